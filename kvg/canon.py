@@ -1,0 +1,136 @@
+"""Canonical JSON (RFC 8785) and the strict reading of kvg's own documents.
+
+What is hashed and signed is the stored bytes. ``decode`` therefore accepts exactly the bytes that
+``encode`` would have written and nothing else: no duplicate or unordered keys, no white space, no
+floats, no trailing bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, TypeAlias
+
+from kvg.errors import Corrupt, Incompatible
+
+Json: TypeAlias = "None | bool | int | str | Sequence[Json] | Mapping[str, Json]"
+"""A value of a kvg document: JSON without floats."""
+
+MAX_INTEGER = 2**53 - 1
+MAX_DEPTH = 64
+
+
+def encode(value: Json) -> bytes:
+    """The RFC 8785 bytes of ``value``. Raises ``ValueError`` on floats and integers past 2^53-1."""
+    import rfc8785
+
+    _check_plain(value, 0)
+    return rfc8785.dumps(value)
+
+
+def decode(data: bytes, *, what: str) -> Json:
+    """The value of the canonical ``data``. Raises ``Corrupt`` naming ``what`` on anything else."""
+    value = parse_json(data, what=what)
+    try:
+        same = encode(value) == data
+    except (ValueError, RecursionError):
+        same = False
+    if not same:
+        raise Corrupt(f"{what}: not canonical JSON", hint="kvg fsck")
+    return value
+
+
+def parse_json(data: bytes | str, *, what: str) -> Json:
+    """Foreign JSON: duplicate keys, floats and NaN refused, depth bounded, any spacing accepted.
+
+    Raises ``Corrupt`` naming ``what``.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_float=_no_float,
+            parse_constant=_no_float,
+            parse_int=_small_int,
+        )
+        _check_plain(value, 0)
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"{what}: malformed JSON: {error}", hint="kvg fsck") from None
+    return value  # type: ignore[no-any-return]
+
+
+def take(value: Json, keys: Sequence[str], *, what: str) -> Mapping[str, Json]:
+    """``value`` as an object with exactly ``keys``. Raises ``Corrupt``."""
+    if not isinstance(value, Mapping):
+        raise Corrupt(f"{what}: not an object")
+    unknown, missing = sorted(value.keys() - set(keys)), sorted(set(keys) - value.keys())
+    if unknown or missing:
+        raise Corrupt(f"{what}: unknown keys {unknown}, missing keys {missing}")
+    return value
+
+
+def check_schema(value: Json, schema: str, *, what: str) -> None:
+    """Raise ``Incompatible`` when ``value`` says another version of ``schema``, else ``Corrupt``."""
+    found = value.get("schema") if isinstance(value, Mapping) else None
+    if found == schema:
+        return
+    if isinstance(found, str) and found.split("/")[0] == schema.split("/")[0]:
+        raise Incompatible(f"{what}: schema {found}, this kvg reads {schema}", hint="update kvg")
+    raise Corrupt(f"{what}: schema {str(found)[:40]!r}, expected {schema}")
+
+
+def as_str(value: Json, *, what: str) -> str:
+    if not isinstance(value, str):
+        raise Corrupt(f"{what}: not a string")
+    return value
+
+
+def as_int(value: Json, *, what: str, least: int = 0, most: int = MAX_INTEGER) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Corrupt(f"{what}: not an integer from {least} to {most}")
+    return value
+
+
+def as_list(value: Json, *, what: str) -> Sequence[Json]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise Corrupt(f"{what}: not an array")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    out: dict[str, Json] = {}
+    for key, value in pairs:
+        if key in out:
+            raise ValueError(f"duplicate key {key[:40]!r}")
+        out[key] = value
+    return out
+
+
+def _no_float(text: str) -> NoReturn:
+    raise ValueError(f"floating-point number {text[:40]}")
+
+
+def _small_int(text: str) -> int:
+    if len(text) > 17:
+        raise ValueError("integer past 2^53-1")
+    return int(text)
+
+
+def _check_plain(value: Json, depth: int) -> None:
+    """Raise ``ValueError`` on what a kvg document cannot hold."""
+    if depth > MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if value is None or isinstance(value, bool | str):
+        return
+    if isinstance(value, int):
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise ValueError("integer past 2^53-1")
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _check_plain(item, depth + 1)
+    elif isinstance(value, Sequence):
+        for item in value:
+            _check_plain(item, depth + 1)
+    else:
+        raise ValueError(f"{type(value).__name__} in a canonical document")

@@ -1,0 +1,136 @@
+"""Digests: the only home of SHA-256, BLAKE3 and SHAKE-256.
+
+A digest is ``sha256:`` + 64 lower-case hex of the exact raw bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NewType, TypeAlias, TypeGuard
+
+from kvg.errors import Corrupt, UsageError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes in memory, in any of Python's three spellings."""
+
+Digest = NewType("Digest", str)
+"""``sha256:`` + 64 lower-case hex. Made only by the functions of this module."""
+
+PREFIX = "sha256:"
+_HEX = frozenset("0123456789abcdef")
+
+
+def sha256_bytes(data: Buffer) -> bytes:
+    """The 32 raw bytes of the SHA-256 of ``data``."""
+    return hashlib.sha256(data).digest()
+
+
+def sha256(data: Buffer) -> Digest:
+    """The digest of ``data``."""
+    return Digest(PREFIX + hashlib.sha256(data).hexdigest())
+
+
+def sha256_all(parts: Iterable[Buffer]) -> Digest:
+    """The digest of the concatenation of ``parts``, without joining them in memory."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(part)
+    return Digest(PREFIX + hasher.hexdigest())
+
+
+class Sha256Stream:
+    """A running SHA-256: ``update`` with bytes, ``digest`` at the end, ``copy`` to branch."""
+
+    __slots__ = ("_hasher",)
+
+    def __init__(self) -> None:
+        self._hasher = hashlib.sha256()
+
+    def update(self, data: Buffer) -> None:
+        self._hasher.update(data)
+
+    def digest(self) -> Digest:
+        return Digest(PREFIX + self._hasher.hexdigest())
+
+    def copy(self) -> Sha256Stream:
+        other = Sha256Stream()
+        other._hasher = self._hasher.copy()
+        return other
+
+
+def blake3_bytes(data: Buffer, *, threads: int = 1) -> bytes:
+    """The 32 raw bytes of the BLAKE3-256 of ``data``; ``threads`` = 0 uses every core."""
+    import blake3
+
+    return blake3.blake3(data, max_threads=threads or blake3.blake3.AUTO).digest()
+
+
+def blake3_hex(data: Buffer, *, threads: int = 1) -> str:
+    """The BLAKE3-256 of ``data`` as 64 lower-case hex."""
+    return blake3_bytes(data, threads=threads).hex()
+
+
+def blake3_all(parts: Iterable[Buffer]) -> str:
+    """The BLAKE3-256 of the concatenation of ``parts`` as hex."""
+    import blake3
+
+    hasher = blake3.blake3()
+    for part in parts:
+        hasher.update(part)
+    return hasher.hexdigest()
+
+
+def shake256(label: bytes, size_bytes: int) -> bytes:
+    """``size_bytes`` of SHAKE-256 output for ``label``: the source of every reproducible input."""
+    return hashlib.shake_256(label).digest(size_bytes)
+
+
+def from_raw(raw: bytes) -> Digest:
+    """The digest whose 32 raw bytes are ``raw``."""
+    return Digest(PREFIX + raw.hex())
+
+
+def raw_of(digest: Digest) -> bytes:
+    """The 32 raw bytes of ``digest``."""
+    return bytes.fromhex(digest[len(PREFIX) :])
+
+
+def hex_of(digest: Digest) -> str:
+    """The 64 hex digits of ``digest``."""
+    return digest[len(PREFIX) :]
+
+
+def short(digest: str) -> str:
+    """``sha256:`` and the first 6 hex digits, for people."""
+    return digest[: len(PREFIX) + 6]
+
+
+def is_digest(text: object) -> TypeGuard[Digest]:
+    """Whether ``text`` is a whole digest in its one spelling."""
+    return (
+        isinstance(text, str)
+        and len(text) == len(PREFIX) + 64
+        and text.startswith(PREFIX)
+        and _HEX.issuperset(text[len(PREFIX) :])
+    )
+
+
+def parse_digest(text: object, *, what: str) -> Digest:
+    """``text`` as a digest, for stored bytes. Raises ``Corrupt`` naming ``what``."""
+    if not is_digest(text):
+        raise Corrupt(f"{what}: not a digest: {str(text)[:80]!r}", hint="kvg fsck")
+    return text
+
+
+def parse_prefix(text: str) -> str:
+    """The hex of an abbreviated digest given by a person: at least 6 digits, ``sha256:`` optional.
+
+    Raises ``UsageError``.
+    """
+    digits = text.removeprefix(PREFIX)
+    if not 6 <= len(digits) <= 64 or not _HEX.issuperset(digits):
+        raise UsageError(
+            f"{text}: not a digest", hint="give sha256: and at least 6 lower-case hex digits"
+        )
+    return digits
