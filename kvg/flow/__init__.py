@@ -1,0 +1,1 @@
+"""Flows: one verb per file, one public function; nothing here prints or exits."""

@@ -1,0 +1,174 @@
+"""What a flow gives back: the records that scripts rely on.
+
+Field names are the keys of the JSON output; ``type`` names the record there. A record never knows
+how it is shown. ``exit_code`` is 0 unless the record itself is a finding that decides the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from kvg.digest import Digest
+
+SCHEMA_VERSION = 1
+
+
+class Record:
+    """What every record has."""
+
+    __slots__ = ()
+    type: ClassVar[str]
+
+    @property
+    def exit_code(self) -> int:
+        return 0
+
+
+# ------------------------------------------------------------------------- computing with a model
+
+
+@dataclass(frozen=True, slots=True)
+class Deposited(Record):
+    """One deposit. ``tokens_computed`` is 0 for one that was there; ``gates`` those that passed."""
+
+    type: ClassVar[str] = "deposited"
+    ref: str
+    digest: Digest
+    unchanged: bool
+    tokens: int
+    tokens_computed: int
+    pages: int
+    new_objects: int
+    bytes_raw: int
+    bytes_stored: int
+    prefill_ms: float
+    store_ms: float
+    gates: tuple[str, ...]
+    attestation: Digest | None
+    log_index: int | None
+    device: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece(Record):
+    """A piece of generated text, yielded while streaming, before its ``Graft``."""
+
+    type: ClassVar[str] = "text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graft(Record):
+    """One graft and what the model wrote after it. ``text`` is whole, also after streaming.
+
+    ``exact`` is the measured fact that this graft's witness was met. ``logits_digest`` is of the
+    logits that the first generated token was chosen from. A miss answered fresh has ``digest``
+    None and ``saved_tokens`` 0.
+    """
+
+    type: ClassVar[str] = "graft"
+    status: Literal["GRAFT_HIT", "CACHE_MISS"]
+    ref: str
+    digest: Digest | None
+    saved_tokens: int
+    restored_bytes: int
+    verify_ms: float
+    restore_ms: float
+    first_token_ms: float
+    prompt_tokens: int
+    new_tokens: int
+    text: str
+    exact: bool
+    reference: str
+    logits_digest: Digest | None
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logits(Record):
+    """The digest of the raw logits at the last position."""
+
+    type: ClassVar[str] = "logits"
+    digest: Digest
+    dtype: str
+    shape: tuple[int, ...]
+    reference: str
+    source: Literal["grafted", "fresh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Record):
+    """One prompt, grafted against fresh; ``grafted`` and ``fresh`` are digests of raw logits."""
+
+    type: ClassVar[str] = "replay"
+    ref: str
+    prompt_digest: Digest
+    grafted: Digest
+    fresh: Digest
+    equal: bool
+    kl: float
+    argmax_equal: bool
+    max_abs_diff: float
+    top2_gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySummary(Record):
+    """All prompts of all refs; ``pages`` were recomputed, ``pages_equal`` have the same digest."""
+
+    type: ClassVar[str] = "replay-summary"
+    samples: int
+    equal: int
+    kl_max: float
+    argmax_rate: float
+    pages: int
+    pages_equal: int
+
+    @property
+    def exit_code(self) -> int:
+        same = self.equal == self.samples and self.pages_equal == self.pages
+        return 0 if same else 11
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry(Record):
+    """A registered model; ``parameters`` counts weights, None where not known."""
+
+    type: ClassVar[str] = "model"
+    name: str
+    path: str
+    architecture: str
+    parameters: int | None
+    dtype: str
+    fingerprint: Digest
+    default: bool
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck(Record):
+    """One look at the machine; ``failed`` decides the exit code by ``code`` (7 unless said)."""
+
+    type: ClassVar[str] = "check"
+    name: str
+    status: Literal["ok", "warning", "failed", "skipped"]
+    detail: str
+    hint: str | None = None
+    code: int = 7
+
+    @property
+    def exit_code(self) -> int:
+        return self.code if self.status == "failed" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorSummary(Record):
+    """What the machine can do; ``exact`` is None where no model was there to prove it."""
+
+    type: ClassVar[str] = "doctor-summary"
+    exact: bool | None
+    device: str
+    versions: Mapping[str, str]

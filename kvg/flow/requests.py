@@ -1,0 +1,198 @@
+"""What a flow is asked to do: the arguments of a verb, checked, without where they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from kvg.errors import UsageError
+
+Reference: TypeAlias = Literal["invariant", "scheduled"]
+"""The definition of 'fresh' that exactness is measured against."""
+
+PAGE_TOKENS = 256
+MAX_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is chosen. Temperature 0 takes the lowest id among the maxima.
+
+    ``max_tokens`` counts generated tokens and may be 0; ``stop`` texts are not part of the output.
+    """
+
+    max_tokens: int = MAX_NEW_TOKENS
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 0:
+            raise UsageError(f"--max-tokens {self.max_tokens}: less than 0")
+        if not 0.0 <= self.temperature < float("inf"):
+            raise UsageError(f"--temperature {self.temperature}: not a number from 0 up")
+        if not 0.0 < self.top_p <= 1.0:
+            raise UsageError(f"--top-p {self.top_p}: not in (0, 1]")
+        if any(not text for text in self.stop):
+            raise UsageError("--stop: empty text")
+
+
+@dataclass(frozen=True, slots=True)
+class DepositRequest:
+    """Build and store the artifact of one text under ``ref``.
+
+    Exactly one of ``files``, ``text``, ``chat`` and ``stdin`` (the bytes that came on standard
+    input) is the source. ``model`` None is the store's default. ``key`` None is the first key.
+    ``parent`` names the ref or digest this one descends from. ``valid_until`` is Unix time in
+    seconds. ``depends`` are files whose digests are attested. ``no_source`` keeps the text itself
+    and its name out of the attestation.
+    """
+
+    ref: str
+    model: str | None = None
+    files: tuple[Path, ...] = ()
+    text: str | None = None
+    chat: Path | None = None
+    stdin: bytes | None = None
+    parent: str | None = None
+    reference: Reference | None = None
+    page_tokens: int = PAGE_TOKENS
+    cut_points: tuple[int, ...] = ()
+    key: str | None = None
+    no_source: bool = False
+    valid_until: int | None = None
+    depends: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        sources = (
+            bool(self.files),
+            self.text is not None,
+            self.chat is not None,
+            self.stdin is not None,
+        )
+        if sum(sources) != 1:
+            raise UsageError(
+                f"{self.ref}: give exactly one of FILE…, --text, --chat or -",
+                hint="kvg deposit NAME FILE",
+            )
+        if self.page_tokens < 1:
+            raise UsageError(f"--page-tokens {self.page_tokens}: less than 1")
+        if any(a >= b for a, b in zip((0, *self.cut_points), self.cut_points, strict=False)):
+            raise UsageError("--cut-points: not ascending numbers from 1 up")
+
+
+@dataclass(frozen=True, slots=True)
+class GraftRequest:
+    """Restore ``ref`` and continue raw text.
+
+    At most one of ``prompt``, ``prompt_file``, ``chat`` (a JSON file of messages rendered by the
+    template), ``prompts`` (JSON Lines of ``{"prompt": …}``) and ``stdin``; none is an empty prompt.
+    ``at`` is the position asked for: anything but the artifact's own is Incompatible. ``cut`` grafts
+    only the first ``cut`` tokens, a stored cut point. ``or_fresh`` names the model that computes
+    the answer on a cache miss. ``stream`` yields pieces of text as they come.
+    """
+
+    ref: str
+    prompt: str | None = None
+    prompt_file: Path | None = None
+    chat: Path | None = None
+    prompts: Path | None = None
+    stdin: bytes | None = None
+    sampling: Sampling = Sampling()
+    stream: bool = False
+    at: int | None = None
+    cut: int | None = None
+    require: tuple[str, ...] = ()
+    or_fresh: str | None = None
+
+    def __post_init__(self) -> None:
+        given = (self.prompt, self.prompt_file, self.chat, self.prompts, self.stdin)
+        if sum(item is not None for item in given) > 1:
+            raise UsageError(
+                f"{self.ref}: give at most one of --prompt, --prompt-file, --chat, --prompts or -",
+                hint="kvg graft REF --prompt TEXT",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest:
+    """Graft ``ref`` and answer ``question`` through the model's chat template."""
+
+    ref: str
+    question: str
+    sampling: Sampling = Sampling()
+    stream: bool = False
+    require: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.question.strip():
+            raise UsageError(f"{self.ref}: empty question", hint='kvg ask REF "What …?"')
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsRequest:
+    """The raw logits after ids(``ref``) + ids(``prompt``), or of the prompt alone without a ref.
+
+    ``fresh`` computes without the store's pages. ``out`` receives a safetensors file.
+    """
+
+    ref: str | None = None
+    model: str | None = None
+    prompt: str | None = None
+    fresh: bool = False
+    reference: Reference | None = None
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.ref is None and not self.prompt:
+            raise UsageError(
+                "logits: neither a ref nor a prompt", hint="kvg logits REF --prompt TEXT"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Compare graft against fresh, bit for bit, on ``samples`` prompts for each of ``refs``.
+
+    ``prompts`` is a file of JSON Lines with prompts of one's own. ``sign`` attests the result
+    with ``key`` (None: the first key).
+    """
+
+    refs: tuple[str, ...]
+    samples: int = 5
+    prompts: Path | None = None
+    reference: Reference | None = None
+    sign: bool = False
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.refs:
+            raise UsageError("replay: no ref", hint="kvg replay REF")
+        if self.samples < 1:
+            raise UsageError(f"--samples {self.samples}: less than 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAddRequest:
+    """Register the local model in the folder (or file) ``path`` as ``name``.
+
+    ``gguf`` is the name of a GGUF file in ``path`` or its path; ``adapter`` a folder; ``dtype`` one
+    of ``BF16``, ``F16``, ``F32`` (None: the model's own). ``no_cache`` hashes the weights again.
+    """
+
+    name: str
+    path: Path
+    gguf: Path | None = None
+    adapter: Path | None = None
+    dtype: Literal["BF16", "F16", "F32"] | None = None
+    no_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorRequest:
+    """Look at this machine; ``require_exact`` fails unless exact grafts are possible on it."""
+
+    require_exact: bool = False
+    model: str | None = None
