@@ -1,0 +1,39 @@
+"""How objects are stored (KVZ1): the only home of ``zstandard``."""
+
+from __future__ import annotations
+
+from kvg.codec.header import (
+    ALIGNMENT,
+    FRAME_SIZE,
+    PLANES,
+    PREFIX_SIZE,
+    RAW,
+    ZSTD,
+    Frame,
+    Header,
+    header_size,
+    parse_header,
+    parse_header_size,
+)
+from kvg.codec.planes import join_planes, split_planes
+from kvg.codec.stored import DEFAULT_LIMIT, Stored, decode, encode
+
+__all__ = (
+    "ALIGNMENT",
+    "DEFAULT_LIMIT",
+    "FRAME_SIZE",
+    "PLANES",
+    "PREFIX_SIZE",
+    "RAW",
+    "ZSTD",
+    "Frame",
+    "Header",
+    "Stored",
+    "decode",
+    "encode",
+    "header_size",
+    "join_planes",
+    "parse_header",
+    "parse_header_size",
+    "split_planes",
+)

@@ -1,0 +1,232 @@
+"""Objects in their stored form (KVZ1): encode once, decode strictly.
+
+The digest of an object is that of its raw bytes; how it is stored never changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kvg.codec import zstd
+from kvg.codec.header import (
+    ALIGNMENT,
+    AS_IS,
+    COMPRESSED,
+    FRAME_SIZE,
+    PLANES,
+    RAW,
+    Frame,
+    Header,
+    encode_header,
+    header_size,
+    parse_header,
+    planes_of,
+)
+from kvg.codec.planes import split_planes
+from kvg.digest import Buffer, Digest, Sha256Stream, blake3_all, blake3_bytes
+from kvg.errors import Corrupt
+
+DEFAULT_LIMIT = 1 << 30
+"""Bytes: the largest object that ``decode`` makes room for unless told otherwise."""
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object ready to be written.
+
+    ``header`` reaches to the first frame. ``frames`` holds the frames' bytes in order, one buffer
+    for each plane; for codec 0 they are views of the raw bytes, so keep those unchanged.
+    """
+
+    header: bytes
+    frames: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header) + sum(len(part) for part in self.frames)
+
+    def parts(self) -> Iterator[Buffer]:
+        """The buffers to write, in order."""
+        yield self.header
+        yield from self.frames
+
+
+def encode(
+    raw: Buffer,
+    *,
+    digest: Digest,
+    codec: int,
+    planes: int = 1,
+    data_start: int = 0,
+    threads: int = 1,
+    frame_size: int = FRAME_SIZE,
+) -> Stored:
+    """The stored form of ``raw``, whose SHA-256 is ``digest`` (believed, not computed again).
+
+    ``planes`` is the element size for codec 2 (2 or 4), else 1. ``data_start`` is the offset in
+    ``raw`` that codec 0 puts on a 4096 boundary. Codec 0 copies nothing. ``threads`` work on
+    different frames. Raises ``ValueError`` on parameters that the format does not have.
+    """
+    if planes not in planes_of(codec) or not 0 < frame_size < 2**32 or data_start < 0:
+        raise ValueError(f"codec {codec}, {planes} planes, frames of {frame_size} bytes")
+    view = memoryview(raw).cast("B")
+    pieces = [view[start : start + frame_size] for start in range(0, len(view), frame_size)]
+    done = list(_in_order(lambda piece: _encode_frame(piece, codec, planes), pieces, threads))
+    offset = header_size(len(pieces), planes)
+    if codec == RAW:
+        offset += -(offset + data_start) % ALIGNMENT
+    frames = tuple(frame for frame, _ in done)
+    header = Header(codec, planes, len(view), frame_size, frames, offset, digest)
+    return Stored(encode_header(header), tuple(part for _, parts in done for part in parts))
+
+
+def decode(
+    stored: Buffer,
+    *,
+    digest: Digest,
+    size: int | None,
+    what: str,
+    threads: int = 1,
+    check_digest: bool = True,
+    limit: int = DEFAULT_LIMIT,
+) -> memoryview:
+    """The raw bytes of the whole, untrusted ``stored`` object ``digest``, read-only.
+
+    Checked before any memory is taken: the header, that it speaks of ``digest`` and of ``size``
+    bytes (any up to ``limit`` where None), that ``stored`` has the length it gives. Then the
+    padding, the BLAKE3 of each frame and, with ``check_digest``, the SHA-256 of the whole. Codec 0
+    gives a view of ``stored``. Raises ``Corrupt`` naming ``what``.
+    """
+    view = memoryview(stored).cast("B").toreadonly()
+    header = parse_header(view, what=what)
+    _check_claims(header, view, digest=digest, size=size, limit=limit, what=what)
+    hasher = Sha256Stream()
+    source = (
+        _RawSource(view, header, what) if header.codec == RAW else _Inflater(view, header, what)
+    )
+    for piece in _in_order(source.frame, range(len(header.frames)), threads):
+        if check_digest:
+            hasher.update(piece)
+    if check_digest and hasher.digest() != digest:
+        raise Corrupt(f"{what}: bytes do not match their digest", hint="kvg fsck")
+    return source.raw
+
+
+def _check_claims(
+    header: Header, view: memoryview, *, digest: Digest, size: int | None, limit: int, what: str
+) -> None:
+    if header.digest != digest:
+        raise Corrupt(f"{what}: another object lies under its name", hint="kvg fsck")
+    if header.raw_size != size if size is not None else header.raw_size > limit:
+        wanted = f"{size}" if size is not None else f"at most {limit}"
+        raise Corrupt(f"{what}: {header.raw_size} bytes, not {wanted}", hint="kvg fsck")
+    if header.stored_size != len(view):
+        raise Corrupt(
+            f"{what}: {len(view)} stored bytes, not {header.stored_size}", hint="kvg fsck"
+        )
+    padding = view[header.size : header.data_offset]
+    if padding != bytes(len(padding)):
+        raise Corrupt(f"{what}: padding is not zero", hint="kvg fsck")
+
+
+def _encode_frame(piece: memoryview, codec: int, planes: int) -> tuple[Frame, tuple[Buffer, ...]]:
+    if codec == RAW:
+        return Frame(len(piece), ((len(piece), AS_IS),), blake3_bytes(piece)), (piece,)
+    split: Sequence[Buffer] = split_planes(piece, planes) if codec == PLANES else (piece,)
+    coded = [_encode_plane(plane) for plane in split]
+    parts = tuple(part for part, _ in coded)
+    table = tuple((len(part), coding) for part, coding in coded)
+    return Frame(len(piece), table, bytes.fromhex(blake3_all(parts))), parts
+
+
+def _encode_plane(plane: Buffer) -> tuple[Buffer, int]:
+    """``plane`` as zstd, or as it is when that gains under 2 %."""
+    packed = zstd.compress(plane)
+    if len(packed) * 100 > len(plane) * 98:
+        return plane, AS_IS
+    return packed, COMPRESSED
+
+
+class _RawSource:
+    """Frames of codec 0: checked where they lie."""
+
+    def __init__(self, view: memoryview, header: Header, what: str) -> None:
+        self.raw = view[header.data_offset :]
+        self._header = header
+        self._what = what
+
+    def frame(self, index: int) -> memoryview:
+        frame, start = self._header.frames[index], index * self._header.frame_raw_size
+        piece = self.raw[start : start + frame.raw_size]
+        _check_frame(piece, frame, index, what=self._what)
+        return piece
+
+
+class _Inflater:
+    """Frames of codecs 1 and 2: inflated side by side into one buffer."""
+
+    def __init__(self, view: memoryview, header: Header, what: str) -> None:
+        self._buffer = bytearray(header.raw_size)
+        self._view = view
+        self._header = header
+        self._what = what
+        self._starts = _frame_starts(header)
+
+    @property
+    def raw(self) -> memoryview:
+        return memoryview(self._buffer).toreadonly()
+
+    def frame(self, index: int) -> memoryview:
+        frame, start = self._header.frames[index], self._starts[index]
+        stored = self._view[start : start + frame.stored_size]
+        _check_frame(stored, frame, index, what=self._what)
+        first = index * self._header.frame_raw_size
+        target = memoryview(self._buffer)[first : first + frame.raw_size]
+        if self._header.planes == 1:
+            self._expand(stored, frame.planes[0][1], target)
+        else:
+            self._join(stored, frame, first)
+        return target
+
+    def _join(self, stored: memoryview, frame: Frame, first: int) -> None:
+        n, end, position = len(frame.planes), first + frame.raw_size, 0
+        for index, (size, coding) in enumerate(frame.planes):
+            plane = bytearray(frame.plane_raw_size(index))
+            self._expand(stored[position : position + size], coding, memoryview(plane))
+            self._buffer[first + index : end : n] = plane
+            position += size
+
+    def _expand(self, stored: memoryview, coding: int, target: memoryview) -> None:
+        if coding == AS_IS:
+            target[:] = stored
+        else:
+            zstd.expand_into(stored, target, what=self._what)
+
+
+def _frame_starts(header: Header) -> list[int]:
+    starts, position = [], header.data_offset
+    for frame in header.frames:
+        starts.append(position)
+        position += frame.stored_size
+    return starts
+
+
+def _check_frame(stored: memoryview, frame: Frame, index: int, *, what: str) -> None:
+    if blake3_bytes(stored) != frame.blake3:
+        raise Corrupt(f"{what}: frame {index} does not match its checksum", hint="kvg fsck")
+
+
+def _in_order(work: Callable[[_T], _R], items: Sequence[_T], threads: int) -> Iterator[_R]:
+    """``work`` over ``items`` by up to ``threads`` threads; results in the order of ``items``."""
+    if min(threads, len(items)) <= 1:
+        yield from map(work, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="kvz1") as pool:
+        yield from pool.map(work, items)

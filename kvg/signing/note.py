@@ -1,0 +1,134 @@
+"""C2SP signed notes with Ed25519 (https://c2sp.org/signed-note): checkpoints and verifier keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvg.digest import sha256_bytes
+from kvg.errors import Corrupt, Incompatible
+from kvg.signing import base64
+from kvg.signing.keys import PrivateKey, PublicKey, public_from_raw
+
+MAX_NOTE = 1_000_000
+MAX_SIGNATURES = 100
+HASH_SIZE = 4
+_ED25519 = b"\x01"
+_VERIFIER = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)", re.ASCII)
+_SIGNATURE = re.compile(r"\u2014 ([^ ]+) ([A-Za-z0-9+/=]+)\n", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSignature:
+    """One signature line: the signer's name, 4 bytes that say which key, the signature."""
+
+    name: str
+    key_hash: bytes
+    sig: bytes
+
+    def __post_init__(self) -> None:
+        if not is_name(self.name) or len(self.key_hash) != HASH_SIZE or not self.sig:
+            raise ValueError("malformed note signature")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A parsed note. ``text`` ends with a newline; believe it only after ``is_note_signed``."""
+
+    text: str
+    signatures: tuple[NoteSignature, ...]
+
+    def __post_init__(self) -> None:
+        if not _is_text(self.text):
+            raise ValueError("malformed note text")
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` can name a note's key: not empty, no white space, no ``+``."""
+    return bool(name) and "+" not in name and name.isprintable() and not re.search(r"\s", name)
+
+
+def key_hash(name: str, public: PublicKey) -> bytes:
+    """The 4 bytes by which a signature line says which key of ``name`` made it."""
+    return sha256_bytes(name.encode("utf-8") + b"\n" + _ED25519 + public.raw)[:HASH_SIZE]
+
+
+def encode_verifier(name: str, public: PublicKey) -> str:
+    """``<name>+<key hash>+<base64>``. Raises ``ValueError`` on a name no note can carry."""
+    if not is_name(name):
+        raise ValueError(f"note key name {name!r}")
+    return f"{name}+{key_hash(name, public).hex()}+{base64.encode(_ED25519 + public.raw)}"
+
+
+def parse_verifier(text: str, *, what: str) -> tuple[str, PublicKey]:
+    """The name and key of a verifier line. Raises ``Corrupt``, ``Incompatible`` on other keys."""
+    match = _VERIFIER.fullmatch(text)
+    if match is None or not is_name(match[1]):
+        raise Corrupt(f"{what}: malformed verifier key")
+    data = base64.decode(match[3], what=what)
+    if data[:1] != _ED25519:
+        raise Incompatible(f"{what}: not an Ed25519 verifier key")
+    public = public_from_raw(data[1:], what=what)
+    if key_hash(match[1], public).hex() != match[2]:
+        raise Corrupt(f"{what}: the verifier key does not match its hash")
+    return match[1], public
+
+
+def sign_note(text: str, signers: Sequence[tuple[str, PrivateKey]]) -> bytes:
+    """The note ``text`` (ends with a newline) signed by each (name, key).
+
+    Raises ``ValueError`` on a text or a name that no note can carry.
+    """
+    if not _is_text(text) or not signers or not all(is_name(name) for name, _ in signers):
+        raise ValueError("malformed note text, or no signer, or a malformed name")
+    message = text.encode("utf-8")
+    lines = "".join(
+        f"\u2014 {name} {base64.encode(key_hash(name, key.public) + key.sign(message))}\n"
+        for name, key in signers
+    )
+    return message + b"\n" + lines.encode("utf-8")
+
+
+def parse_note(data: bytes, *, what: str) -> Note:
+    """The note in the untrusted ``data``. Raises ``Corrupt`` when malformed or past ``MAX_NOTE``.
+
+    Signatures of unknown kinds are kept: ``is_note_signed`` passes them over.
+    """
+    try:
+        whole = data.decode("utf-8") if len(data) <= MAX_NOTE else ""
+    except UnicodeDecodeError:
+        raise Corrupt(f"{what}: note is not UTF-8") from None
+    text, blank, tail = whole.rpartition("\n\n")
+    if not blank or not _is_text(text + "\n"):
+        raise Corrupt(f"{what}: malformed note")
+    lines = tail.splitlines(keepends=True)
+    if not 1 <= len(lines) <= MAX_SIGNATURES:
+        raise Corrupt(f"{what}: {len(lines)} note signatures")
+    return Note(text + "\n", tuple(_parse_signature(line, what=what) for line in lines))
+
+
+def is_note_signed(note: Note, name: str, public: PublicKey) -> bool:
+    """Whether ``note`` carries a signature of ``name``'s key, and none of that key is wrong."""
+    wanted = key_hash(name, public)
+    message = note.text.encode("utf-8")
+    mine = [s.sig for s in note.signatures if s.name == name and s.key_hash == wanted]
+    return bool(mine) and all(public.is_signed(message, sig) for sig in mine)
+
+
+def _parse_signature(line: str, *, what: str) -> NoteSignature:
+    match = _SIGNATURE.fullmatch(line)
+    if match is None:
+        raise Corrupt(f"{what}: malformed note signature")
+    data = base64.decode(match[2], what=what)
+    try:
+        return NoteSignature(match[1], data[:HASH_SIZE], data[HASH_SIZE:])
+    except ValueError as error:
+        raise Corrupt(f"{what}: {error}") from None
+
+
+def _is_text(text: str) -> bool:
+    """Whether ``text`` is a note's: whole lines, no control characters, no lone surrogates."""
+    if not text.endswith("\n") or re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
+        return False
+    return not re.search("[\ud800-\udfff]", text)
