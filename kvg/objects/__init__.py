@@ -1,0 +1,1 @@
+"""The artifact's own documents and bytes: tokens, manifest, page, statement, verified artifact."""

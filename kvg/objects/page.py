@@ -1,0 +1,141 @@
+"""Pages: the KV state of consecutive tokens for one layer group, as one safetensors file.
+
+The header of a page is a function of its group and its number of tokens, so a page is never
+parsed: its header is compared with the one that it must have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kvg.digest import Buffer
+from kvg.errors import Corrupt
+
+if TYPE_CHECKING:
+    from kvg.objects.manifest import Group
+
+MEDIA_TYPE = "application/vnd.kvg.page.v1+safetensors"
+
+DTYPE_SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+"""Bytes of one element, by the safetensors name of the dtype."""
+
+MAX_LAYER = 9999
+"""The highest layer number whose name still sorts by number."""
+
+_LENGTH_SIZE = 8
+_ALIGNMENT = 8
+
+
+class TensorSpan(NamedTuple):
+    """Where one tensor lies in a page's data region: bytes from its start, shape in elements."""
+
+    name: str
+    layer: int
+    part: Literal["k", "v"]
+    offset: int
+    size: int
+    shape: tuple[int, int, int]
+
+
+@lru_cache(maxsize=256)
+def tensor_spans(group: Group, n_tokens: int) -> tuple[TensorSpan, ...]:
+    """The tensors of a page, in stored order: [kv_heads, n_tokens, dim] each, contiguous."""
+    spans: list[TensorSpan] = []
+    offset = 0
+    for layer in group.layers:
+        for part, dim in _parts(group):
+            shape = (group.kv_heads, n_tokens, dim)
+            size = group.kv_heads * n_tokens * dim * DTYPE_SIZES[group.dtype]
+            spans.append(TensorSpan(f"L{layer:04d}.{part}", layer, part, offset, size, shape))
+            offset += size
+    return tuple(spans)
+
+
+@lru_cache(maxsize=256)
+def page_header(group: Group, n_tokens: int) -> bytes:
+    """The exact bytes before a page's data region, the 8-byte length included.
+
+    Equal to what the safetensors library writes for the same tensors: ordered by name, padded
+    with spaces to 8 bytes, no metadata.
+    """
+    tensors = {
+        span.name: {
+            "dtype": group.dtype,
+            "shape": span.shape,
+            "data_offsets": (span.offset, span.offset + span.size),
+        }
+        for span in tensor_spans(group, n_tokens)
+    }
+    text = json.dumps(tensors, separators=(",", ":")).encode("ascii")
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return len(text).to_bytes(_LENGTH_SIZE, "little") + text
+
+
+def data_start(group: Group, n_tokens: int) -> int:
+    """The offset of a page's data region: the length of its header."""
+    return len(page_header(group, n_tokens))
+
+
+def data_size(group: Group, n_tokens: int) -> int:
+    """The bytes of a page's data region."""
+    width = (group.k_dim + group.v_dim) * DTYPE_SIZES[group.dtype]
+    return len(group.layers) * group.kv_heads * n_tokens * width
+
+
+def page_size(group: Group, n_tokens: int) -> int:
+    """The bytes of a whole page."""
+    return data_start(group, n_tokens) + data_size(group, n_tokens)
+
+
+def check_page(raw: Buffer, group: Group, n_tokens: int, *, what: str) -> None:
+    """Raise ``Corrupt`` naming ``what`` unless ``raw`` has this page's header and size.
+
+    Says nothing about the values: see ``check_finite``.
+    """
+    size, expected = memoryview(raw).nbytes, page_size(group, n_tokens)
+    if size != expected:
+        raise Corrupt(f"{what}: {size} bytes, expected {expected}", hint="kvg fsck")
+    header = page_header(group, n_tokens)
+    if bytes(memoryview(raw)[: len(header)]) != header:
+        raise Corrupt(
+            f"{what}: header is not that of {n_tokens} tokens of group {group.name}",
+            hint="kvg fsck",
+        )
+
+
+def check_finite(data: Buffer, dtype: str, *, what: str) -> None:
+    """Raise ``Corrupt`` naming ``what`` when the data region holds a NaN or an infinity.
+
+    ``data`` is a page's data region, without its header, of elements of ``dtype``.
+    """
+    index = _first_not_finite(bytes(data), dtype)
+    if index is not None:
+        raise Corrupt(f"{what}: element {index} is not finite")
+
+
+def _parts(group: Group) -> tuple[tuple[Literal["k"], int], tuple[Literal["v"], int]]:
+    return ("k", group.k_dim), ("v", group.v_dim)
+
+
+# An element is not finite when every exponent bit is set. In F16 these lie in the high byte
+# alone; in BF16 and F32 in the high byte and the top bit of the next. The high byte of such an
+# element is 7f or ff, which the values of a model never reach: two searches settle a page.
+_F16 = re.compile(rb"[\x7c-\x7f\xfc-\xff]")
+_HIGH = bytes(0xFF if byte & 0x7F == 0x7F else 0 for byte in range(256))
+_NEXT = bytes(0xFF if byte & 0x80 else 0 for byte in range(256))
+
+
+def _first_not_finite(data: bytes, dtype: str) -> int | None:
+    step = DTYPE_SIZES[dtype]
+    high = data[step - 1 :: step]
+    if dtype == "F16":
+        found = _F16.search(high)
+        return found.start() if found else None
+    if b"\x7f" not in high and b"\xff" not in high:
+        return None
+    both = int.from_bytes(high.translate(_HIGH), "little")
+    both &= int.from_bytes(data[step - 2 :: step].translate(_NEXT), "little")
+    return ((both & -both).bit_length() - 1) // 8 if both else None
