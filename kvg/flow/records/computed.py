@@ -1,32 +1,12 @@
-"""What a flow gives back: the records that scripts rely on.
-
-Field names are the keys of the JSON output; ``type`` names the record there. A record never knows
-how it is shown. ``exit_code`` is 0 unless the record itself is a finding that decides the code.
-"""
+"""Records of what a model computed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kvg.digest import Digest
-
-SCHEMA_VERSION = 1
-
-
-class Record:
-    """What every record has."""
-
-    __slots__ = ()
-    type: ClassVar[str]
-
-    @property
-    def exit_code(self) -> int:
-        return 0
-
-
-# ------------------------------------------------------------------------- computing with a model
+from kvg.flow.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,44 +111,3 @@ class ReplaySummary(Record):
     def exit_code(self) -> int:
         same = self.equal == self.samples and self.pages_equal == self.pages
         return 0 if same else 11
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEntry(Record):
-    """A registered model; ``parameters`` counts weights, None where not known."""
-
-    type: ClassVar[str] = "model"
-    name: str
-    path: str
-    architecture: str
-    parameters: int | None
-    dtype: str
-    fingerprint: Digest
-    default: bool
-    device: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck(Record):
-    """One look at the machine; ``failed`` decides the exit code by ``code`` (7 unless said)."""
-
-    type: ClassVar[str] = "check"
-    name: str
-    status: Literal["ok", "warning", "failed", "skipped"]
-    detail: str
-    hint: str | None = None
-    code: int = 7
-
-    @property
-    def exit_code(self) -> int:
-        return self.code if self.status == "failed" else 0
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorSummary(Record):
-    """What the machine can do; ``exact`` is None where no model was there to prove it."""
-
-    type: ClassVar[str] = "doctor-summary"
-    exact: bool | None
-    device: str
-    versions: Mapping[str, str]

@@ -1,0 +1,95 @@
+"""What a flow gives back: the records that scripts rely on.
+
+Field names are the keys of the JSON output; ``type`` names the record there. A record never knows
+how it is shown. ``exit_code`` is 0 unless the record itself is a finding that decides the code.
+Each name is imported from its module when it is first used: a command pays for its own records.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from kvg.flow.records.record import SCHEMA_VERSION, Record
+
+if TYPE_CHECKING:
+    from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary
+    from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
+    from kvg.flow.records.findings import Finding, VerifySummary
+    from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry
+    from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
+    from kvg.flow.records.program import ConfigEntry, HelpText, Version
+    from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
+    from kvg.flow.records.stores import Initialised, LogEntry, Reindexed, Status
+
+_HOMES = {
+    "Artifact": "artifacts",
+    "Attestation": "artifacts",
+    "ConfigEntry": "program",
+    "Deposited": "computed",
+    "DiffSummary": "artifacts",
+    "Difference": "artifacts",
+    "DoctorCheck": "models",
+    "DoctorSummary": "models",
+    "Finding": "findings",
+    "Graft": "computed",
+    "HelpText": "program",
+    "Initialised": "stores",
+    "KeyEntry": "keys",
+    "LogEntry": "stores",
+    "Logits": "computed",
+    "ModelEntry": "models",
+    "Name": "refs",
+    "Pinned": "refs",
+    "PublicText": "keys",
+    "RefEntry": "refs",
+    "RefMoved": "refs",
+    "Reindexed": "stores",
+    "Replay": "computed",
+    "ReplaySummary": "computed",
+    "Status": "stores",
+    "TextPiece": "computed",
+    "TrustEntry": "keys",
+    "VerifySummary": "findings",
+    "Version": "program",
+}
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Record",
+    "Artifact",
+    "Attestation",
+    "ConfigEntry",
+    "Deposited",
+    "DiffSummary",
+    "Difference",
+    "DoctorCheck",
+    "DoctorSummary",
+    "Finding",
+    "Graft",
+    "HelpText",
+    "Initialised",
+    "KeyEntry",
+    "LogEntry",
+    "Logits",
+    "ModelEntry",
+    "Name",
+    "Pinned",
+    "PublicText",
+    "RefEntry",
+    "RefMoved",
+    "Reindexed",
+    "Replay",
+    "ReplaySummary",
+    "Status",
+    "TextPiece",
+    "TrustEntry",
+    "VerifySummary",
+    "Version",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

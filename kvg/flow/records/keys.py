@@ -1,0 +1,43 @@
+"""Records of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvg.flow.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry(Record):
+    """A key of the user's; ``public`` is its OpenSSH line."""
+
+    type: ClassVar[str] = "key"
+    name: str
+    keyid: str
+    public: str
+    encrypted: bool
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublicText(Record):
+    """A public key in the form that was asked for."""
+
+    type: ClassVar[str] = "public-key"
+    name: str
+    keyid: str
+    form: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrustEntry(Record):
+    """A key that the store trusts, for ``roles``; ``name`` is that of the user's own key, if so."""
+
+    type: ClassVar[str] = "trusted-key"
+    keyid: str
+    public: str
+    roles: tuple[str, ...]
+    name: str | None
+    revoked: bool

@@ -1,0 +1,51 @@
+"""Records of models and of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from kvg.digest import Digest
+from kvg.flow.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry(Record):
+    """A registered model; ``parameters`` counts weights, None where not known."""
+
+    type: ClassVar[str] = "model"
+    name: str
+    path: str
+    architecture: str
+    parameters: int | None
+    dtype: str
+    fingerprint: Digest
+    default: bool
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck(Record):
+    """One look at the machine; ``failed`` decides the exit code by ``code`` (7 unless said)."""
+
+    type: ClassVar[str] = "check"
+    name: str
+    status: Literal["ok", "warning", "failed", "skipped"]
+    detail: str
+    hint: str | None = None
+    code: int = 7
+
+    @property
+    def exit_code(self) -> int:
+        return self.code if self.status == "failed" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorSummary(Record):
+    """What the machine can do; ``exact`` is None where no model was there to prove it."""
+
+    type: ClassVar[str] = "doctor-summary"
+    exact: bool | None
+    device: str
+    versions: Mapping[str, str]

@@ -1,0 +1,35 @@
+"""Records about kvg itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvg.flow.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Version(Record):
+    """This kvg."""
+
+    type: ClassVar[str] = "version"
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class HelpText(Record):
+    """A help page, as text."""
+
+    type: ClassVar[str] = "help"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry(Record):
+    """A setting in force; ``origin`` is flag, environment, store, user or default."""
+
+    type: ClassVar[str] = "setting"
+    key: str
+    value: object
+    origin: str
+    source: str | None

@@ -1,0 +1,64 @@
+"""Records of a store as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvg.flow.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Initialised(Record):
+    """A store; ``created`` is False when it was there already."""
+
+    type: ClassVar[str] = "store"
+    path: str
+    created: bool
+    bare: bool
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Record):
+    """The store at a glance."""
+
+    type: ClassVar[str] = "status"
+    path: str
+    origin: str
+    refs: int
+    artifacts: int
+    objects: int
+    bytes_stored: int
+    log_size: int
+    model: str | None
+    models: int
+    keys: int
+    remotes: tuple[str, ...]
+    require: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry(Record):
+    """One entry of the store's log; what does not apply to its ``entry`` type is None."""
+
+    type: ClassVar[str] = "log-entry"
+    index: int
+    time: int
+    entry: str
+    ref: str | None = None
+    digest: str | None = None
+    previous: str | None = None
+    keyid: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexed(Record):
+    """An index that was rebuilt from the files."""
+
+    type: ClassVar[str] = "reindexed"
+    entries: int
+    refs: int
+    artifacts: int
+    objects: int
