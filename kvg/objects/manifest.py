@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from kvg import canon
@@ -31,7 +32,7 @@ MAX_SIZE_BYTES: Final = 64 << 20
 
 Reference: TypeAlias = Literal["invariant", "scheduled"]
 FloatJson: TypeAlias = (
-    "None | bool | int | float | str | Sequence[FloatJson] | Mapping[str, FloatJson]"
+    "bool | int | float | str | Sequence[FloatJson] | Mapping[str, FloatJson] | None"
 )
 """Foreign JSON, such as a model's config: with floats."""
 
@@ -425,7 +426,7 @@ def _check_pages(manifest: Manifest) -> None:
 
 
 def _ascends(values: Sequence[int]) -> bool:
-    return all(a < b for a, b in zip(values, values[1:], strict=False))
+    return all(a < b for a, b in pairwise(values))
 
 
 def _check_digest(value: object, what: str) -> None:
