@@ -89,9 +89,9 @@ class GraftRequest:
 
     At most one of ``prompt``, ``prompt_file``, ``chat`` (a JSON file of messages rendered by the
     template), ``prompts`` (JSON Lines of ``{"prompt": …}``) and ``stdin``; none is an empty prompt.
-    ``at`` is the position asked for: anything but the artifact's own is Incompatible. ``cut`` grafts
-    only the first ``cut`` tokens, a stored cut point. ``or_fresh`` names the model that computes
-    the answer on a cache miss. ``stream`` yields pieces of text as they come.
+    ``at`` is the position asked for: anything but the artifact's own is Incompatible. ``cut``
+    grafts only the first ``cut`` tokens, a stored cut point. ``or_fresh`` names the model that
+    computes the answer on a cache miss. ``stream`` yields pieces of text as they come.
     """
 
     ref: str

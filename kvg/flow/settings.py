@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import UsageError
+from kvg.errors import NotFound, UsageError
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Settings:
     device: str = "auto"
     lock_wait: float | None = None
     jobs: int = 1
-    report: Report = SilentReport()
+    report: Report = field(default_factory=SilentReport)
     dry_run: bool = False
     assume_yes: bool = False
 
@@ -46,3 +46,34 @@ class Settings:
         kind, _, number = self.device.partition(":")
         if not (self.device in ("auto", "cpu", "cuda") or (kind == "cuda" and number.isdecimal())):
             raise UsageError(f"device {self.device}: not auto, cpu or cuda:N", hint="--device cpu")
+
+
+STORE_FOLDER = ".kvg"
+
+
+def find_root(store_path: Path | None, cwd: Path) -> Path:
+    """The folder of the store: ``store_path``, else the nearest ``.kvg`` (or bare store) upward.
+
+    A named path may be the store itself or the folder that holds its ``.kvg``. Nothing is opened.
+    Raises ``NotFound``.
+    """
+    if store_path is not None:
+        root = cwd / store_path
+        for candidate in (root, root / STORE_FOLDER):
+            if (candidate / "format").is_file():
+                return candidate
+        raise NotFound(f"{store_path}: no store there", hint=f"kvg init {store_path}")
+    for folder in (cwd, *cwd.parents):
+        if (folder / STORE_FOLDER / "format").is_file():
+            return folder / STORE_FOLDER
+        if _is_bare(folder):
+            return folder
+    raise NotFound(f"{cwd}: no store here or above", hint="kvg init")
+
+
+def _is_bare(folder: Path) -> bool:
+    try:
+        with open(folder / "format", "rb") as file:
+            return file.read(10) == b"kvg-store "
+    except OSError:
+        return False

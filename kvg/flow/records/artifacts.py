@@ -25,7 +25,7 @@ class Attestation(Record):
 
 @dataclass(frozen=True, slots=True)
 class Artifact(Record):
-    """One artifact: the manifest's fields, what is attested, and the names of the first description.
+    """One artifact: its manifest, what is attested, and the names of the first description.
 
     ``pages`` carry ``offset``, the page's place in its group's sequence of data, and ``dtype`` as
     FP16, BF16 or FP32. ``verification`` values are None where nothing was run.

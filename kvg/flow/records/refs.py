@@ -11,7 +11,7 @@ from kvg.flow.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class RefEntry(Record):
-    """A ref and its artifact at a glance; ``model`` is the name here of the model, if it has one."""
+    """A ref and its artifact at a glance; ``model`` is the name of the model here, or None."""
 
     type: ClassVar[str] = "ref"
     ref: str

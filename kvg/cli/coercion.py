@@ -1,0 +1,74 @@
+"""From what was typed to values, for the few types that verbs use.
+
+typer would import pydantic for this, which costs more than everything else a short command does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
+
+from typer import BadParameter
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+    from typer.core import TyperArgument, TyperOption
+
+    Param = TyperArgument | TyperOption
+
+
+def make_plain(param: Param) -> None:
+    """Let ``param`` turn its text into a value by ``coerce``."""
+
+    def process_value(ctx: Context, value: object) -> object:
+        found = coerce(param, value)
+        if param.required and param.value_is_missing(found):
+            from typer._click.exceptions import MissingParameter
+
+            raise MissingParameter(ctx=ctx, param=param)
+        return found if param.callback is None else param.callback(ctx, param, found)
+
+    param.process_value = process_value  # type: ignore[method-assign]
+
+
+def coerce(param: Param, value: object) -> object:
+    """``value`` as the type that ``param`` declares. Raises ``BadParameter``."""
+    annotation: object = param.type_descriptor.annotation
+    if get_origin(annotation) is list:
+        items = value if isinstance(value, tuple | list) else () if value is None else (value,)
+        inner = get_args(annotation)[0]
+        return [_one(inner, item, param) for item in items]
+    return None if value is None else _one(annotation, value, param)
+
+
+def _one(annotation: object, value: object, param: Param) -> object:
+    if annotation is bool or not isinstance(value, str):
+        return value
+    if annotation is Path:
+        return Path(value)
+    if get_origin(annotation) is Literal:
+        choices = get_args(annotation)
+        if value not in choices:
+            raise BadParameter(f"{value} is not one of {', '.join(choices)}", param=param)
+        return value
+    if annotation in (int, float):
+        return _in_range(_number(int if annotation is int else float, value, param), param)
+    return value
+
+
+def _number(kind: type[int] | type[float], text: str, param: Param) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        noun = "an integer" if kind is int else "a number"
+        raise BadParameter(f"{text} is not {noun}", param=param) from None
+
+
+def _in_range(value: int | float, param: Param) -> int | float:
+    low, high = param.min, param.max
+    if value != value or (low is not None and value < low) or (high is not None and value > high):
+        raise BadParameter(
+            f"{value} is not in the range from {low} to {'any' if high is None else high}",
+            param=param,
+        )
+    return value

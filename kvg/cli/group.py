@@ -1,0 +1,239 @@
+"""The parser: global options before and after the verb, and verbs that are imported when named."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from kvg.cli.coercion import make_plain
+from kvg.cli.table import BY_NAME, MISTAKES, VERBS, Verb
+from kvg.errors import Bug, UsageError
+
+if TYPE_CHECKING:
+    from typer._click.core import Context, Parameter
+
+    from kvg.cli.invocation import Globals
+
+PROGRAM = "kvg"
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+Command = Callable[..., object]
+
+
+def declare_globals(
+    directory: Annotated[
+        list[Path] | None, typer.Option("-C", metavar="DIR", help="Run as if started in DIR.")
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store",
+            metavar="DIR",
+            help="The store (KVG_STORE); else the nearest .kvg upward.",
+        ),
+    ] = None,
+    json_: Annotated[
+        bool | None, typer.Option("--json", help="One JSON record, or JSON Lines for a stream.")
+    ] = None,
+    quiet: Annotated[
+        bool | None, typer.Option("-q", "--quiet", help="No notices and no progress.")
+    ] = None,
+    verbose: Annotated[
+        bool | None, typer.Option("-v", "--verbose", help="Say more on standard error.")
+    ] = None,
+    debug: Annotated[
+        bool | None, typer.Option("--debug", help="Show the traceback of an error.")
+    ] = None,
+    no_progress: Annotated[
+        bool | None, typer.Option("--no-progress", help="No progress bars.")
+    ] = None,
+    color: Annotated[
+        Literal["auto", "always", "never"] | None,
+        typer.Option("--color", metavar="auto|always|never", help="When to use colour."),
+    ] = None,
+    lock_wait: Annotated[
+        float | None,
+        typer.Option(
+            "--lock-wait", metavar="S", min=0, help="Seconds to wait for the store's lock."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("-j", "--jobs", metavar="N", min=1, help="Threads for reading and hashing."),
+    ] = None,
+    yes: Annotated[
+        bool | None, typer.Option("--yes", help="Answer every question with yes.")
+    ] = None,
+    dry_run: Annotated[
+        bool | None, typer.Option("--dry-run", help="Show what would change, change nothing.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="auto|cpu|cuda:N", help="Where to compute (KVG_DEVICE)."),
+    ] = None,
+) -> None:
+    """The global options; every value is None when it was not given."""
+
+
+class PlainHelp:
+    """The help option, turned into a value as every other one is."""
+
+    def get_help_option(self, ctx: Context) -> TyperOption | None:
+        found: TyperOption | None = super().get_help_option(ctx)  # type: ignore[misc]
+        if found is not None:
+            make_plain(found)
+        return found
+
+
+class VerbCommand(PlainHelp, TyperCommand):
+    """A verb: its own parameters, then the global ones, and a help page of one form."""
+
+    verb: Verb
+    path: tuple[str, ...]
+    examples: str
+
+    def get_help(self, ctx: Context) -> str:
+        from kvg.cli.help import page_of, text_of
+
+        return text_of(page_of(self))
+
+    def invoke(self, ctx: Context) -> object:
+        from kvg.cli.invocation import invocation
+
+        invocation(ctx)
+        return super().invoke(ctx)
+
+    @property
+    def summary(self) -> str:
+        """What the verb does, in a few words."""
+        if len(self.path) == 1:
+            return self.verb.summary
+        return dict(self.verb.subverbs)[self.path[-1]]
+
+    @property
+    def has_dry_run(self) -> bool:
+        """Whether this verb can show what it would do."""
+        return self.path[-1] in self.verb.dry_run
+
+
+class SubverbGroup(PlainHelp, TyperGroup):
+    """A verb with verbs of its own, such as ``key``."""
+
+    verb: Verb
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [name for name, _ in self.verb.subverbs]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return _build(self.verb, (self.verb.name, cmd_name))
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str, VerbCommand, list[str]]:
+        found = self.get_command(ctx, args[0])
+        if found is None:
+            raise _unknown(f"{self.verb.name} {args[0]}", args[0], self.list_commands(ctx))
+        return args[0], found, args[1:]
+
+    def get_help(self, ctx: Context) -> str:
+        from kvg.cli.help import group_page, text_of
+
+        return text_of(group_page(self.verb))
+
+
+class RootGroup(PlainHelp, TyperGroup):
+    """``kvg`` itself."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [verb.name for verb in VERBS if not verb.hidden]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | SubverbGroup | None:
+        verb = BY_NAME.get(cmd_name)
+        if verb is None:
+            return None
+        return _build_group(verb) if verb.subverbs else _build(verb, (verb.name,))
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str, VerbCommand | SubverbGroup, list[str]]:
+        found = self.get_command(ctx, args[0])
+        if found is None:
+            raise _unknown(args[0], args[0], self.list_commands(ctx))
+        return args[0], found, args[1:]
+
+    def get_help(self, ctx: Context) -> str:
+        from kvg.cli.help import root_page, text_of
+
+        return text_of(root_page())
+
+
+def build_root() -> RootGroup:
+    """The parser of the whole command line."""
+    root = RootGroup(name=PROGRAM, context_settings=dict(CONTEXT), rich_markup_mode=None)
+    root.params.extend(global_params())
+    return root
+
+
+_params: list[TyperOption] = []
+
+
+def global_params() -> list[TyperOption]:
+    """The global options as parameters that write into the context's ``Globals``."""
+    if not _params:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command()(declare_globals)
+        for param in typer.main.get_command(app).params:
+            if isinstance(param, TyperOption):
+                param.expose_value = False
+                param.callback = _note_global
+                make_plain(param)
+                _params.append(param)
+    return _params
+
+
+def _note_global(ctx: Context, param: Parameter, value: object) -> object:
+    """Note a global option that was given; the one nearest to the verb's arguments wins."""
+    if value is not None and value != [] and value != ():
+        found: Globals | None = ctx.obj
+        if found is not None:
+            found.note(param.name, value)
+    return value
+
+
+def _build_group(verb: Verb) -> SubverbGroup:
+    group = SubverbGroup(name=verb.name, context_settings=dict(CONTEXT), rich_markup_mode=None)
+    group.verb = verb
+    group.params.extend(global_params())
+    return group
+
+
+def _build(verb: Verb, path: tuple[str, ...]) -> VerbCommand:
+    module = importlib.import_module(f"kvg.cli.verbs.{verb.module}")
+    commands: dict[str, Command] = module.COMMANDS
+    examples: dict[str, str] = module.EXAMPLES
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(path[-1], cls=VerbCommand, context_settings=dict(CONTEXT))(commands[path[-1]])
+    built = typer.main.get_command(app)
+    if not isinstance(built, VerbCommand):
+        raise Bug(f"{' '.join(path)}: not one command")
+    built.verb, built.path, built.examples = verb, path, examples[path[-1]]
+    for param in built.params:
+        if isinstance(param, TyperArgument | TyperOption):
+            make_plain(param)
+    built.params.extend(global_params())
+    return built
+
+
+def _unknown(shown: str, given: str, names: list[str]) -> UsageError:
+    if given in MISTAKES and shown == given:
+        return UsageError(f"{shown}: no such verb", hint=MISTAKES[given])
+    near = difflib.get_close_matches(given, names, n=1)
+    parent = shown.removesuffix(given)
+    hint = f"{PROGRAM} {parent}{near[0]}" if near else f"{PROGRAM} {parent}--help"
+    return UsageError(f"{shown}: no such verb", hint=hint)

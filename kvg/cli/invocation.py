@@ -1,0 +1,131 @@
+"""One run of the command line: what was asked globally, the terminal, and the settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, chdir
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from kvg.cli.reporting import StderrReport
+from kvg.cli.terminal import ColorChoice, Terminal, look
+from kvg.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+    from kvg.flow.settings import Settings
+    from kvg.store.store import Store
+
+
+@dataclass(slots=True)
+class Globals:
+    """The global options as given; None where not given."""
+
+    directory: tuple[Path, ...] = ()
+    store: Path | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+    no_progress: bool = False
+    color: ColorChoice | None = None
+    lock_wait: float | None = None
+    jobs: int | None = None
+    yes: bool = False
+    dry_run: bool = False
+    device: str | None = None
+    stack: ExitStack = field(default_factory=ExitStack)
+    run: Invocation | None = None
+
+    def note(self, name: str, value: object) -> None:
+        """Take in one option."""
+        if name == "directory":
+            self.directory = (*self.directory, *cast("list[Path]", value))
+        else:
+            setattr(self, name.rstrip("_"), value)
+
+
+class Invocation:
+    """What a verb works with. Made when the verb's arguments are parsed, before its body runs."""
+
+    def __init__(self, given: Globals) -> None:
+        self.given = given
+        for folder in given.directory:
+            _enter(given.stack, folder)
+
+    @cached_property
+    def terminal(self) -> Terminal:
+        given = self.given
+        color = given.color or cast("ColorChoice | None", self._configured("core.color")) or "auto"
+        progress = not given.no_progress and self._configured("core.progress") is not False
+        return look(os.environ, color=color, progress=progress, quiet=given.quiet or given.json)
+
+    @cached_property
+    def report(self) -> StderrReport:
+        return StderrReport(self.terminal, json=self.given.json, quiet=self.given.quiet)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings in force: flag, then environment, then store, then user configuration."""
+        from kvg.cli.layers import make_settings
+
+        return make_settings(self.given, os.environ, self.report, self.terminal)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store this run is about, open. Raises ``NotFound``."""
+        from kvg.flow.settings import open_store
+
+        return open_store(self.settings)
+
+    def _configured(self, key: str) -> object:
+        from kvg.cli.layers import quick_look
+
+        return quick_look(key, self.given, os.environ)
+
+
+def invocation(ctx: Context) -> Invocation:
+    """The run that ``ctx`` belongs to."""
+    given = ctx.find_root().obj
+    if not isinstance(given, Globals):
+        raise UsageError("no command line to run for")
+    if given.run is None:
+        given.run = Invocation(given)
+        command = ctx.command
+        if given.dry_run and not getattr(command, "has_dry_run", False):
+            raise UsageError(
+                f"{' '.join(getattr(command, 'path', ()))}: has no --dry-run",
+                hint="kvg help",
+            )
+    return given.run
+
+
+def stdin_bytes() -> bytes:
+    """Everything on standard input."""
+    import sys
+
+    return sys.stdin.buffer.read()
+
+
+def ask_secret(question: str) -> Callable[[], bytes]:
+    """A passphrase typed on the terminal, asked for when it is needed."""
+
+    def ask() -> bytes:
+        import getpass
+
+        return getpass.getpass(question).encode("utf-8")
+
+    return ask
+
+
+def _enter(stack: ExitStack, folder: Path) -> None:
+    try:
+        stack.enter_context(chdir(folder))
+    except OSError as error:
+        raise NotFound(
+            f"{folder}: cannot enter: {(error.strerror or str(error)).lower()}", hint="check -C"
+        ) from None

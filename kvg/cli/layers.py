@@ -1,0 +1,251 @@
+"""The layers of settings: flag, then environment, then the store's config, then the user's.
+
+Only here are environment variables read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.errors import KvgError, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from kvg.cli.invocation import Globals
+    from kvg.cli.terminal import Terminal
+    from kvg.flow.records import ConfigEntry
+    from kvg.flow.settings import Settings
+    from kvg.report import Report
+    from kvg.store.config import Config, Value
+
+Env = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting that several layers can give. ``default`` None means unset."""
+
+    key: str
+    meaning: str
+    default: str | int | bool | None = None
+    variable: str | None = None
+    flag: str | None = None
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("core.device", "where to compute", "auto", "KVG_DEVICE", "device"),
+    Option("core.jobs", "threads for reading and hashing", None, None, "jobs"),
+    Option("core.lock-wait", "seconds to wait for the store's lock", None, None, "lock_wait"),
+    Option("core.color", "when to use colour: auto, always, never", "auto", None, "color"),
+    Option("core.progress", "whether to draw progress bars", True),
+    Option("store.codec", "how new objects are stored: 0 raw, 1 zstd, 2 byte planes", 0),
+    Option("default.model", "the model that is used without --model"),
+    Option("deposit.require", "gates without which nothing is deposited or accepted"),
+)
+BY_KEY: dict[str, Option] = {option.key: option for option in OPTIONS}
+
+
+def user_config_path(env: Env) -> Path:
+    """Where the user's configuration lies."""
+    return _base(env, "XDG_CONFIG_HOME", ".config") / "kvg" / "config.toml"
+
+
+def keys_path(env: Env) -> Path:
+    """Where the user's private keys lie."""
+    return _base(env, "XDG_DATA_HOME", ".local/share") / "kvg" / "keys"
+
+
+def cache_path(env: Env) -> Path:
+    """Where caches lie."""
+    return _base(env, "XDG_CACHE_HOME", ".cache") / "kvg"
+
+
+def _base(env: Env, variable: str, fallback: str) -> Path:
+    """An XDG folder; relative values are ignored, as the specification asks."""
+    value = env.get(variable, "")
+    if value and Path(value).is_absolute():
+        return Path(value)
+    try:
+        return Path.home() / fallback
+    except RuntimeError:
+        raise NotFound("no home folder", hint="set HOME") from None
+
+
+def store_path(given: Globals, env: Env) -> Path | None:
+    """The store that was named by flag or environment, None when it is to be looked for."""
+    if given.store is not None:
+        return given.store
+    value = env.get("KVG_STORE")
+    return Path(value) if value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value in force and the layer it comes from; ``source`` is the file or variable."""
+
+    value: str | int | bool | float | tuple[str, ...] | None
+    origin: str
+    source: str | None
+
+
+class Layers:
+    """All layers of one run. The files are read once, and only if they are there."""
+
+    def __init__(self, given: Globals, env: Env) -> None:
+        self._given = given
+        self._env = env
+        self.configs: list[tuple[str, Config]] = list(self._read())
+
+    def find(self, key: str) -> Found | None:
+        """The value in force of ``key``, None when no layer has it."""
+        option = BY_KEY.get(key)
+        if option is not None and option.flag is not None:
+            value = getattr(self._given, option.flag)
+            if value is not None:
+                return Found(value, "flag", "--" + option.flag.replace("_", "-"))
+        if option is not None and option.variable and self._env.get(option.variable):
+            return Found(self._env[option.variable], "environment", option.variable)
+        for origin, config in self.configs:
+            found = config.get(key)
+            if found is not None:
+                return Found(found, origin, str(config.path))
+        if option is not None and option.default is not None:
+            return Found(option.default, "default", None)
+        return None
+
+    def keys(self) -> Iterator[str]:
+        """Every key that some layer has, sorted."""
+        names = {option.key for option in OPTIONS if self.find(option.key) is not None}
+        for _, config in self.configs:
+            names.update(key for key, _ in config.items())
+        yield from sorted(names)
+
+    def entries(self) -> Iterator[ConfigEntry]:
+        """Every setting in force."""
+        from kvg.flow.records import ConfigEntry
+
+        for key in self.keys():
+            found = self.find(key)
+            if found is not None:
+                yield ConfigEntry(key, found.value, found.origin, found.source)
+
+    def _read(self) -> Iterator[tuple[str, Config]]:
+        root = store_root(self._given, self._env)
+        paths = [("store", root / "config.toml")] if root else []
+        paths.append(("user", user_config_path(self._env)))
+        for origin, path in paths:
+            if path.is_file():
+                from kvg.store.config import Config
+
+                yield origin, Config(path)
+
+
+def store_root(given: Globals, env: Env) -> Path | None:
+    """The store's folder, None when there is none."""
+    from kvg.flow.settings import find_root
+
+    try:
+        return find_root(store_path(given, env), Path.cwd())
+    except NotFound:
+        return None
+
+
+def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) -> Settings:
+    """The settings in force. Raises ``UsageError`` on a value that does not fit."""
+    from kvg.flow.settings import Settings
+
+    layers = Layers(given, env)
+    wait, jobs = layers.find("core.lock-wait"), layers.find("core.jobs")
+    key_file = env.get("KVG_KEY_FILE")
+    return Settings(
+        cwd=Path.cwd(),
+        store_path=store_path(given, env),
+        keys=keys_path(env),
+        cache=cache_path(env),
+        user_config=user_config_path(env),
+        key_file=Path(key_file) if key_file else None,
+        passphrase=passphrase_source(env, terminal),
+        device=_text(layers.find("core.device")),
+        lock_wait=None if wait is None else _number(wait, "core.lock-wait"),
+        jobs=_available() if jobs is None else int(_number(jobs, "core.jobs")),
+        report=report,
+        dry_run=given.dry_run,
+        assume_yes=given.yes,
+    )
+
+
+def quick_look(key: str, given: Globals, env: Env) -> Value | float | None:
+    """The value of ``key`` for the terminal's sake: a broken file is not reported from here."""
+    try:
+        found = Layers(given, env).find(key)
+    except KvgError:
+        return None
+    return found.value if found else None
+
+
+def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | None:
+    """Where a key's passphrase comes from; None where there is nowhere to ask."""
+    if env.get("KVG_PASSPHRASE_FD"):
+        return lambda: _passphrase_from_fd(env["KVG_PASSPHRASE_FD"])
+    if env.get("KVG_PASSPHRASE_FILE"):
+        return lambda: _first_line(_read_file(Path(env["KVG_PASSPHRASE_FILE"])))
+    if env.get("KVG_PASSPHRASE_COMMAND"):
+        return lambda: _passphrase_from_command(env["KVG_PASSPHRASE_COMMAND"])
+    if terminal.prompts:
+        from kvg.cli.invocation import ask_secret
+
+        return ask_secret("passphrase: ")
+    return None
+
+
+def _passphrase_from_fd(text: str) -> bytes:
+    try:
+        with os.fdopen(int(text), "rb") as file:
+            return _first_line(file.read())
+    except (ValueError, OSError):
+        raise UsageError(
+            f"KVG_PASSPHRASE_FD={text}: cannot be read",
+            hint="give the number of an open descriptor",
+        ) from None
+
+
+def _read_file(path: Path) -> bytes:
+    from kvg import durable
+
+    with durable.translated(path):
+        return path.read_bytes()
+
+
+def _passphrase_from_command(command: str) -> bytes:
+    import shlex
+    import subprocess
+
+    try:
+        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise KvgError(f"KVG_PASSPHRASE_COMMAND: failed: {error}", hint="run it by hand") from None
+    return _first_line(done.stdout)
+
+
+def _first_line(data: bytes) -> bytes:
+    return data.split(b"\n", 1)[0].removesuffix(b"\r")
+
+
+def _text(found: Found | None) -> str:
+    return "auto" if found is None else str(found.value)
+
+
+def _number(found: Found, key: str) -> float:
+    try:
+        return float(str(found.value))
+    except ValueError:
+        raise UsageError(
+            f"{found.source or key}: {key} is not a number", hint=f"kvg config set {key} NUMBER"
+        ) from None
+
+
+def _available() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

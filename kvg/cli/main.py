@@ -1,0 +1,167 @@
+"""The entry point: the one place with try/except, exit codes and the form of errors.
+
+A verb returns a record, an iterator of records, ``Raw`` bytes or None. Everything that goes wrong
+arrives here as an exception and leaves as a message on standard error and an exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from kvg.errors import Bug, Interrupted, KvgError, NoSpace, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvg.cli.invocation import Globals
+
+
+def run() -> None:
+    """``kvg`` as a program."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line. Returns its exit code; never raises."""
+    code = _main([os.fspath(arg) for arg in argv])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+    except (OSError, ValueError) as error:
+        return _fail(_foreign(error), argv)
+    return code
+
+
+def _main(argv: list[str]) -> int:
+    given: Globals | None = None
+    try:
+        from kvg.cli.invocation import Globals
+
+        given = Globals()
+        with given.stack:
+            return _run(argv, given)
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return _fail(Interrupted("interrupted"), argv, given)
+    except KvgError as error:
+        return _fail(error, argv, given)
+    except Exception as error:  # noqa: BLE001  the boundary
+        return _fail(_foreign(error), argv, given)
+
+
+def _run(argv: list[str], given: Globals) -> int:
+    from typer import Exit, TyperException
+
+    from kvg.cli.group import PROGRAM, build_root
+
+    root = build_root()
+    try:
+        with root.make_context(PROGRAM, argv or ["--help"], obj=given) as ctx:
+            result = root.invoke(ctx)
+            from kvg.cli.render import Output
+
+            return Output(given).write(result)
+    except Exit as done:
+        return done.exit_code
+    except TyperException as error:
+        raise usage_error(error) from None
+
+
+def usage_error(error: Exception) -> UsageError:
+    """A parser's complaint in this program's own form."""
+    message = getattr(error, "format_message", lambda: str(error))()
+    line = " ".join(message.split()).replace("Value error, ", "").rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    where = _words(ctx)
+    return UsageError(f"{where}: {line[:1].lower()}{line[1:]}", hint=f"{where} --help")
+
+
+def _words(ctx: object) -> str:
+    """The names of the commands of ``ctx``, outermost first."""
+    words: list[str] = []
+    while ctx is not None:
+        words.append(str(getattr(ctx, "info_name", "")))
+        ctx = getattr(ctx, "parent", None)
+    return " ".join(reversed(words)) or "kvg"
+
+
+def _foreign(error: BaseException) -> KvgError:
+    """What an exception that is not kvg's own means to the user."""
+    if isinstance(error, OSError) and error.errno is not None:
+        from kvg import durable
+
+        try:
+            durable.raise_translated(error, error.filename or "input or output")
+        except KvgError as translated:
+            return translated.with_traceback(error.__traceback__)
+    if isinstance(error, MemoryError):
+        return NoSpace("out of memory").with_traceback(error.__traceback__)
+    text = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
+    bug = Bug(text, hint="run it again with --debug and report what it prints")
+    bug.__cause__ = error
+    return bug
+
+
+def _fail(error: KvgError, argv: Sequence[str], given: Globals | None = None) -> int:
+    """Show ``error`` on standard error. Returns its exit code."""
+    plain = list(argv[: argv.index("--")] if "--" in argv else argv)
+    as_json = "--json" in plain or bool(given and given.json)
+    try:
+        if "--debug" in plain or (given and given.debug):
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
+        lines = _json_lines(error, given) if as_json else _text_lines(error, given)
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+    except (OSError, ValueError):  # standard error is gone; the code still tells
+        pass
+    return error.code
+
+
+def _json_lines(error: KvgError, given: Globals | None) -> list[str]:
+    import json
+
+    from kvg.flow.records import SCHEMA_VERSION
+
+    value: dict[str, object] = {
+        "type": "error",
+        "schema_version": SCHEMA_VERSION,
+        "code": error.code,
+        "kind": error.kind,
+        "message": error.message,
+        "hint": error.hint,
+    }
+    kept = given.run.report.kept if given and given.run else []
+    if kept:
+        value["notes"] = [text for _, text in kept]
+    return [json.dumps(value)]
+
+
+def _text_lines(error: KvgError, given: Globals | None) -> list[str]:
+    from kvg.cli.terminal import look, printable
+
+    color = given.color if given and given.color else "auto"
+    terminal = look(os.environ, color=color, progress=False, quiet=True)
+    lines = [f"{terminal.err('error:', 'red')} {printable(error.message)}"]
+    if error.hint:
+        lines.append(f"{terminal.err('hint:', 'cyan')} {printable(error.hint)}")
+    return lines
+
+
+def _silence_stdout() -> None:
+    """Point standard output to nowhere, so that the interpreter's last flush stays quiet."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,178 @@
+"""From records to text, JSON or JSON Lines on standard output. One renderer per record type."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg.errors import Bug, most_severe
+from kvg.flow.records import SCHEMA_VERSION, Record
+
+if TYPE_CHECKING:
+    from kvg.cli.invocation import Globals
+    from kvg.cli.terminal import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes for standard output as they are: an object, a script, names ended by NUL."""
+
+    data: bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class View:
+    """What a renderer may ask: the terminal, how much to say, and where asides go (stderr)."""
+
+    terminal: Terminal
+    quiet: bool
+    verbose: bool
+    aside: Callable[[str], None]
+    streamed: bool = False
+
+    @property
+    def person(self) -> bool:
+        """Whether a person reads standard output."""
+        return self.terminal.out_tty
+
+
+Renderer = Callable[[Record, View], Iterable[str]]
+"""Yields pieces of text for standard output, with their line ends."""
+
+_HOMES: dict[str, str] = {
+    "deposited": "computed",
+    "text": "computed",
+    "graft": "computed",
+    "logits": "computed",
+    "replay": "computed",
+    "replay-summary": "computed",
+    "model": "models",
+    "check": "models",
+    "doctor-summary": "models",
+    "version": "program",
+    "help": "program",
+    "setting": "program",
+    "store": "stores",
+    "status": "stores",
+    "log-entry": "stores",
+    "reindexed": "stores",
+    "ref": "refs",
+    "ref-moved": "refs",
+    "pin": "refs",
+    "digest": "refs",
+    "artifact": "artifacts",
+    "attestation": "artifacts",
+    "difference": "artifacts",
+    "diff-summary": "artifacts",
+    "finding": "findings",
+    "verify-summary": "findings",
+    "key": "keys",
+    "public-key": "keys",
+    "trusted-key": "keys",
+}
+
+
+class Output:
+    """Standard output of one run."""
+
+    def __init__(self, given: Globals) -> None:
+        self._given = given
+        self._view: View | None = None
+
+    def write(self, result: object) -> int:
+        """Write what a verb returned. Returns the exit code: that of the most severe record."""
+        codes: list[int] = []
+        for item in _items(result):
+            codes.append(self._write_one(item))
+        self._write_kept()
+        return most_severe(codes)
+
+    def _write_one(self, item: Record | Raw) -> int:
+        if isinstance(item, Raw):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(item.data)
+            return 0
+        if self._given.json:
+            sys.stdout.write(json_line(item) + "\n")
+        else:
+            for piece in renderer(item.type)(item, self._get_view()):
+                sys.stdout.write(piece)
+        if item.type == "text":
+            sys.stdout.flush()
+        return item.exit_code
+
+    def _get_view(self) -> View:
+        if self._view is None:
+            from kvg.cli.invocation import Invocation
+
+            run = self._given.run or Invocation(self._given)
+            self._view = View(
+                run.terminal, self._given.quiet, self._given.verbose, run.report.notice
+            )
+        return self._view
+
+    def _write_kept(self) -> None:
+        """Under ``--json``, what would have been notices and warnings, as JSON on stderr."""
+        run = self._given.run
+        if run is None or not self._given.json or not run.report.kept:
+            return
+        import json
+
+        for kind, text in run.report.kept:
+            line = {"type": kind, "schema_version": SCHEMA_VERSION, "message": text}
+            print(json.dumps(line), file=sys.stderr)  # noqa: T201
+
+
+def renderer(record_type: str) -> Renderer:
+    """The renderer of a record type."""
+    module = importlib.import_module(f"kvg.cli.render.{_HOMES[record_type]}")
+    renderers: dict[str, Renderer] = module.RENDERERS
+    return renderers[record_type]
+
+
+def json_line(record: Record) -> str:
+    """``record`` as one line of ASCII JSON; NaN and infinity, which JSON lacks, become null."""
+    import json
+
+    value = {"type": record.type, "schema_version": SCHEMA_VERSION, **_fields(record)}
+    return json.dumps(value, separators=(", ", ": "), allow_nan=False)
+
+
+def _items(result: object) -> Iterator[Record | Raw]:
+    if result is None:
+        return
+    if isinstance(result, Record | Raw):
+        yield result
+    elif isinstance(result, Iterable):
+        for item in result:
+            yield from _items(item)
+    else:
+        raise Bug(f"a verb returned {type(result).__name__}")
+
+
+def _fields(record: object) -> dict[str, object]:
+    from dataclasses import fields
+
+    return {
+        field.name: _plain(getattr(record, field.name))
+        for field in fields(record)  # type: ignore[arg-type]
+    }
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Record):
+        return _fields(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    from collections.abc import Mapping
+
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    raise Bug(f"{type(value).__name__} in a record")

@@ -1,0 +1,39 @@
+"""Renderers of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.words import count, size
+from kvg.cli.terminal import printable
+from kvg.flow.records.findings import Finding, VerifySummary
+
+
+def finding(record: Finding, view: View) -> Iterator[str]:
+    kind = view.terminal.out(record.kind, "red")
+    yield f"{kind}: {printable(record.object)}: {printable(record.message)}\n"
+
+
+def verify_summary(record: VerifySummary, view: View) -> Iterator[str]:
+    truth = (
+        f"truth of {count(record.recomputed, 'page')} recomputed"
+        if record.recomputed
+        else "truth not recomputed"
+    )
+    verdicts = (
+        ("bytes", record.bytes_ok),
+        ("signature", record.signatures_ok),
+        ("policy", record.policy_ok),
+    )
+    words = ", ".join(
+        f"{name} ok" if good else view.terminal.out(f"{name} NOT ok", "red")
+        for name, good in verdicts
+    )
+    yield f"{count(record.artifacts, 'artifact')}: {words}; {truth}\n"
+    if view.verbose:
+        yield f"{count(record.objects, 'object')}, {size(record.bytes)} read\n"
+
+
+RENDERERS = cast("dict[str, Renderer]", {"finding": finding, "verify-summary": verify_summary})

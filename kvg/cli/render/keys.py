@@ -1,0 +1,34 @@
+"""Renderers of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.words import listed
+from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry
+
+
+def key(record: KeyEntry, view: View) -> Iterator[str]:
+    keyid = record.keyid[:6] if view.person else record.keyid
+    lock = "  with passphrase" if record.encrypted else ""
+    yield f"{view.terminal.out(record.name, 'bold')}  {keyid}{lock}\n"
+    if view.verbose:
+        yield f"  {record.public}\n  {record.path}\n"
+
+
+def public_key(record: PublicText, view: View) -> Iterator[str]:
+    yield record.text if record.text.endswith("\n") else record.text + "\n"
+
+
+def trusted_key(record: TrustEntry, view: View) -> Iterator[str]:
+    keyid = record.keyid[:6] if view.person else record.keyid
+    name = f"  {record.name}" if record.name else ""
+    gone = "  " + view.terminal.out("revoked", "red") if record.revoked else ""
+    yield f"{keyid}  {listed(record.roles)}{name}{gone}\n"
+
+
+RENDERERS = cast(
+    "dict[str, Renderer]", {"key": key, "public-key": public_key, "trusted-key": trusted_key}
+)

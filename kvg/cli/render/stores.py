@@ -1,0 +1,66 @@
+"""Renderers of a store as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.words import brief, columns, count, listed, size, when
+from kvg.flow.records.stores import Initialised, LogEntry, Reindexed, Status
+
+
+def store(record: Initialised, view: View) -> Iterator[str]:
+    word = "initialised" if record.created else "already there:"
+    yield f"{word} {record.path}\n"
+
+
+def status(record: Status, view: View) -> Iterator[str]:
+    """One line; with ``-v`` all of it."""
+    remotes = "; ".join(record.remotes) or "no remote"
+    yield (
+        f"{count(record.refs, 'ref')}; {remotes}; model {record.model or 'none'}; "
+        f"gates required: {listed(record.require)}\n"
+    )
+    if view.verbose:
+        yield columns(
+            (
+                ("store", record.path),
+                ("artifacts", f"{record.artifacts:,}"),
+                ("objects", f"{record.objects:,}, {size(record.bytes_stored)}"),
+                ("log", f"{record.log_size:,} entries"),
+                ("origin", record.origin),
+                ("trusted keys", f"{record.keys}"),
+                ("models", f"{record.models}"),
+            )
+        )
+
+
+def log_entry(record: LogEntry, view: View) -> Iterator[str]:
+    parts = [f"{record.index:>6}", when(record.time), f"{record.entry:<11}"]
+    if record.ref is not None:
+        parts.append(record.ref)
+    if record.entry == "ref":
+        before = brief(record.previous) if record.previous else "new"
+        parts.append(f"{before} → {brief(record.digest) if record.digest else 'removed'}")
+    elif record.digest is not None:
+        parts.append(brief(record.digest) if view.person else record.digest)
+    if record.keyid is not None:
+        parts.append(record.keyid[:6])
+    if record.detail is not None:
+        parts.append(record.detail)
+    yield "  ".join(parts) + "\n"
+
+
+def reindexed(record: Reindexed, view: View) -> Iterator[str]:
+    entries = f"{record.entries:,} log entries"
+    yield (
+        f"reindexed: {entries}, {count(record.refs, 'ref')}, "
+        f"{count(record.artifacts, 'artifact')}, {count(record.objects, 'object')}\n"
+    )
+
+
+RENDERERS = cast(
+    "dict[str, Renderer]",
+    {"store": store, "status": status, "log-entry": log_entry, "reindexed": reindexed},
+)

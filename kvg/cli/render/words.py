@@ -1,0 +1,48 @@
+"""Numbers, sizes, times and digests as people read them."""
+
+from __future__ import annotations
+
+import time
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def count(number: int, noun: str) -> str:
+    """``6,412 tokens``; ``1 token``. The noun is given in the singular and takes an s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(size_bytes: int) -> str:
+    """Bytes in powers of 1024: ``3.1 MiB``."""
+    amount, unit = float(size_bytes), 0
+    while amount >= 1024 and unit < len(UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {UNITS[unit]}" if unit else f"{size_bytes} B"
+
+
+def seconds(ms: float) -> str:
+    """Milliseconds as people say them: ``12 ms``, ``0.1 s``, ``41 s``."""
+    if ms < 100:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:,.0f} s"
+
+
+def when(unix_time: int) -> str:
+    """A moment in UTC, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(unix_time))
+
+
+def brief(digest: str) -> str:
+    """``sha256:`` and 6 digits, with an ellipsis."""
+    return digest[:13] + "…"
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Names joined by commas; ``none`` when there are none."""
+    return ", ".join(names) or "none"
+
+
+def columns(terms: tuple[tuple[str, str], ...]) -> str:
+    """Lines of ``term  text``, the terms padded to one width."""
+    width = max(len(term) for term, _ in terms)
+    return "".join(f"{term:<{width}}  {text}\n" for term, text in terms)

@@ -1,0 +1,127 @@
+"""The verbs: names, sections and summaries, without importing any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVERYDAY = "everyday"
+UPKEEP = "naming and upkeep"
+TRUST = "trust and audit"
+MEASURE = "measure"
+SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, MEASURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb. ``module`` under ``kvg.cli.verbs`` has ``COMMANDS`` and ``EXAMPLES`` for it.
+
+    ``subverbs`` are (name, summary) pairs of a verb that has its own verbs. ``dry_run`` says which
+    of them (or the verb itself) can show what they would do.
+    """
+
+    name: str
+    section: str
+    summary: str
+    module: str
+    subverbs: tuple[tuple[str, str], ...] = ()
+    dry_run: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb("init", EVERYDAY, "make a store", "init"),
+    Verb(
+        "model",
+        EVERYDAY,
+        "register local models",
+        "model",
+        subverbs=(
+            ("add", "register a local model and its fingerprint"),
+            ("list", "list the registered models"),
+            ("show", "show one registered model"),
+            ("default", "choose the model that is used without --model"),
+        ),
+    ),
+    Verb("deposit", EVERYDAY, "compute a text once, sign it and store it under a ref", "deposit"),
+    Verb("ask", EVERYDAY, "graft a ref and answer a question", "ask"),
+    Verb("graft", EVERYDAY, "verify a ref, restore it and continue the text", "graft"),
+    Verb("verify", EVERYDAY, "check bytes, signatures, policy and log", "verify"),
+    Verb("replay", EVERYDAY, "compare graft against fresh, bit for bit", "replay"),
+    Verb("status", EVERYDAY, "show the store at a glance", "status"),
+    Verb("log", EVERYDAY, "show what happened, newest first", "log"),
+    Verb("show", EVERYDAY, "show one artifact", "show"),
+    Verb("ls", EVERYDAY, "list the refs", "ls"),
+    Verb("diff", EVERYDAY, "compare two artifacts", "diff"),
+    Verb("tag", UPKEEP, "give an artifact a name", "tag", dry_run=("tag",)),
+    Verb("mv", UPKEEP, "rename a ref", "mv", dry_run=("mv",)),
+    Verb("rm", UPKEEP, "remove refs", "rm", dry_run=("rm",)),
+    Verb("pin", UPKEEP, "keep an artifact whatever its refs do", "pin", dry_run=("pin",)),
+    Verb("unpin", UPKEEP, "let a pinned artifact go", "unpin", dry_run=("unpin",)),
+    Verb("rev-parse", UPKEEP, "print the digest a name stands for", "rev_parse"),
+    Verb("cat", UPKEEP, "write an object's bytes, verified, to stdout", "cat"),
+    Verb("reindex", UPKEEP, "rebuild the index from the files", "reindex"),
+    Verb(
+        "key",
+        TRUST,
+        "manage your signing keys",
+        "key",
+        subverbs=(
+            ("new", "make a signing key"),
+            ("list", "list your keys"),
+            ("show", "show one key"),
+            ("import", "take in a private key"),
+            ("export", "print a public key"),
+        ),
+    ),
+    Verb(
+        "trust",
+        TRUST,
+        "say whose signatures count",
+        "trust",
+        subverbs=(
+            ("add", "trust a key in this store"),
+            ("list", "list the trusted keys"),
+        ),
+    ),
+    Verb("logits", TRUST, "compute raw logits and their digest, grafted or fresh", "logits"),
+    Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
+    Verb(
+        "config",
+        MEASURE,
+        "read and write settings",
+        "config",
+        subverbs=(
+            ("get", "print the value of a setting"),
+            ("set", "write a setting"),
+            ("list", "list the settings"),
+        ),
+    ),
+    Verb("completion", MEASURE, "print a shell's completion script", "completion"),
+    Verb("version", MEASURE, "print the version", "version"),
+    Verb("help", MEASURE, "show the help of a verb or a topic", "help"),
+    Verb("__complete", MEASURE, "print what can come next", "completion", hidden=True),
+)
+
+BY_NAME: dict[str, Verb] = {verb.name: verb for verb in VERBS}
+
+MISTAKES: dict[str, str] = {
+    "add": "kvg deposit NAME FILE",
+    "commit": "kvg deposit NAME FILE",
+    "put": "kvg deposit NAME FILE",
+    "get": "kvg graft REF",
+    "restore": "kvg graft REF",
+    "run": "kvg ask REF QUESTION",
+    "chat": "kvg ask REF QUESTION",
+    "list": "kvg ls",
+    "models": "kvg model list",
+    "keys": "kvg key list",
+    "remove": "kvg rm REF",
+    "delete": "kvg rm REF",
+    "rename": "kvg mv OLD NEW",
+    "move": "kvg mv OLD NEW",
+    "check": "kvg verify",
+    "sign": "kvg replay REF --sign",
+    "inspect": "kvg show REF",
+    "info": "kvg status",
+}
+"""What people type when they mean something else, and the command they want."""
