@@ -30,12 +30,14 @@ COMPRESSED = 1
 
 FRAME_SIZE = 8 * 1024 * 1024
 ALIGNMENT = 4096
+MAX_FRAMES = 1 << 16
+"""Frames of one object at most: half a tebibyte at the usual size, 5 MB of header."""
+
 PREFIX_SIZE = 64
 HASH_SIZE = 32
 
 _MAGIC = b"KVZ1"
 _PREFIX = struct.Struct("<4sBBHQIIII32s")
-_U32_MAX = 2**32 - 1
 _PLANES = {RAW: (1,), ZSTD: (1,), PLANES: (2, 4)}
 
 
@@ -46,6 +48,13 @@ class Frame:
     raw_size: int
     planes: tuple[tuple[int, int], ...]
     blake3: bytes
+
+    def __post_init__(self) -> None:
+        for plane, (stored_size, coding) in enumerate(self.planes):
+            if coding == AS_IS and stored_size != self.plane_raw_size(plane):
+                raise ValueError("wrong sizes in the frame table")
+            if coding not in (AS_IS, COMPRESSED):
+                raise ValueError("unknown coding in the frame table")
 
     @property
     def stored_size(self) -> int:
@@ -59,7 +68,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A checked header. ``digest`` is the claim of the header, not yet of the bytes."""
+    """A header that says what an encoder would have said of its sizes.
+
+    ``digest`` is the claim of the header, not yet proved of the bytes. Raises ``ValueError``.
+    """
 
     codec: int
     planes: int
@@ -68,6 +80,21 @@ class Header:
     frames: tuple[Frame, ...]
     data_offset: int
     digest: Digest
+
+    def __post_init__(self) -> None:
+        if self.planes not in planes_of(self.codec):
+            raise ValueError(f"codec {self.codec} with {self.planes} planes")
+        if len(self.frames) != _count_frames(self.raw_size, self.frame_raw_size):
+            raise ValueError("wrong number of frames")
+        if not 0 <= self.data_offset - self.size < (ALIGNMENT if self.codec == RAW else 1):
+            raise ValueError("wrong offset of the frames")
+        rest = self.raw_size
+        for frame in self.frames:
+            if frame.raw_size != min(self.frame_raw_size, rest):
+                raise ValueError("wrong sizes in the frame table")
+            if self.codec == RAW and frame.planes[0][1] != AS_IS:
+                raise ValueError("a compressed frame in a raw object")
+            rest -= frame.raw_size
 
     @property
     def size(self) -> int:
@@ -95,6 +122,8 @@ def encode_header(header: Header) -> bytes:
 
     Raises ``ValueError`` when a size does not fit its field.
     """
+    if len(header.frames) > MAX_FRAMES:
+        raise ValueError(f"{len(header.frames)} frames, at most {MAX_FRAMES}")
     try:
         prefix = _PREFIX.pack(
             _MAGIC,
@@ -122,14 +151,14 @@ def encode_header(header: Header) -> bytes:
 def parse_header_size(stored: Buffer, *, what: str) -> int:
     """Bytes to read for the whole header, from its first ``PREFIX_SIZE`` bytes.
 
-    Nothing is proved yet: bound the answer before reading that much. Raises ``Corrupt``.
+    Nothing is proved yet, but the answer is bounded by ``MAX_FRAMES``. Raises ``Corrupt``.
     """
     view = memoryview(stored).cast("B")
     if len(view) < PREFIX_SIZE or view[:4] != _MAGIC:
         raise Corrupt(f"{what}: not a stored object", hint="kvg fsck")
     planes, n_frames = view[5], int.from_bytes(view[20:24], "little")
-    if planes not in (1, 2, 4):
-        raise Corrupt(f"{what}: stored object with {planes} planes", hint="kvg fsck")
+    if planes not in (1, 2, 4) or n_frames > MAX_FRAMES:
+        raise Corrupt(f"{what}: {n_frames} frames of {planes} planes", hint="kvg fsck")
     return header_size(n_frames, planes)
 
 
@@ -145,53 +174,30 @@ def parse_header(stored: Buffer, *, what: str) -> Header:
         raise Corrupt(f"{what}: stored object cut short in its header", hint="kvg fsck")
     if blake3_bytes(view[: size - HASH_SIZE]) != view[size - HASH_SIZE : size]:
         raise Corrupt(f"{what}: header does not match its checksum", hint="kvg fsck")
-    fields = _PREFIX.unpack_from(view)
-    _, codec, planes, zero, raw_size, frame_raw_size, n_frames, data_offset, zero_2, raw = fields
-    if codec == ENCRYPTED:
+    if view[4] == ENCRYPTED:
         raise Incompatible(f"{what}: encrypted object", hint="update kvg")
-    if planes not in planes_of(codec) or zero or zero_2:
-        raise Corrupt(f"{what}: malformed header of a stored object", hint="kvg fsck")
-    header = Header(
-        codec,
-        planes,
-        raw_size,
-        frame_raw_size,
-        tuple(_parse_frames(view[PREFIX_SIZE : size - HASH_SIZE], planes)),
-        data_offset,
-        from_raw(raw),
+    try:
+        return _unpack(view[: size - HASH_SIZE])
+    except ValueError as error:
+        raise Corrupt(f"{what}: malformed header: {error}", hint="kvg fsck") from None
+
+
+def _unpack(view: memoryview) -> Header:
+    _, codec, planes, zero, raw_size, frame_raw_size, _, data_offset, zero_2, raw = (
+        _PREFIX.unpack_from(view)
     )
-    _check_layout(header, n_frames, what=what)
-    return header
+    if zero or zero_2:
+        raise ValueError("reserved bits are set")
+    frames = tuple(
+        Frame(row[0], tuple(zip(row[1:-1:2], row[2:-1:2], strict=True)), row[-1])
+        for row in _frame_record(planes).iter_unpack(view[PREFIX_SIZE:])
+    )
+    return Header(codec, planes, raw_size, frame_raw_size, frames, data_offset, from_raw(raw))
 
 
 def _frame_record(planes: int) -> struct.Struct:
     return struct.Struct(f"<I{2 * planes}I32s")
 
 
-def _parse_frames(table: memoryview, planes: int) -> list[Frame]:
-    return [
-        Frame(row[0], tuple(zip(row[1:-1:2], row[2:-1:2], strict=True)), row[-1])
-        for row in _frame_record(planes).iter_unpack(table)
-    ]
-
-
-def _check_layout(header: Header, n_frames: int, *, what: str) -> None:
-    """Raise ``Corrupt`` unless the header says what an encoder would have said of its sizes."""
-    step, rest = header.frame_raw_size, header.raw_size
-    padding = header.data_offset - header.size
-    if step == 0 or n_frames != -(-rest // step):
-        raise Corrupt(f"{what}: wrong number of frames", hint="kvg fsck")
-    if not 0 <= padding < (ALIGNMENT if header.codec == RAW else 1):
-        raise Corrupt(f"{what}: wrong offset of the frames", hint="kvg fsck")
-    for frame in header.frames:
-        if frame.raw_size != min(step, rest) or not _is_frame_sound(frame, header.codec):
-            raise Corrupt(f"{what}: wrong sizes in the frame table", hint="kvg fsck")
-        rest -= frame.raw_size
-
-
-def _is_frame_sound(frame: Frame, codec: int) -> bool:
-    return all(
-        (coding == AS_IS and stored_size == frame.plane_raw_size(plane))
-        or (coding == COMPRESSED and codec != RAW)
-        for plane, (stored_size, coding) in enumerate(frame.planes)
-    )
+def _count_frames(raw_size: int, frame_raw_size: int) -> int:
+    return -(-raw_size // frame_raw_size) if frame_raw_size else -1

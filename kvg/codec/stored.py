@@ -198,7 +198,8 @@ class _Inflater:
         for index, (size, coding) in enumerate(frame.planes):
             plane = bytearray(frame.plane_raw_size(index))
             self._expand(stored[position : position + size], coding, memoryview(plane))
-            self._buffer[first + index : end : n] = plane
+            if plane:
+                self._buffer[first + index : end : n] = plane
             position += size
 
     def _expand(self, stored: memoryview, coding: int, target: memoryview) -> None:

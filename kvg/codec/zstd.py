@@ -19,6 +19,7 @@ LEVEL = 1
 MAX_WINDOW = 8 * 1024 * 1024
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _RLE, _RESERVED = 1, 3
+_ZSTD_LIMIT = 1 << 31
 
 
 def compress(raw: Buffer) -> bytes:
@@ -36,7 +37,8 @@ def expand_into(stored: memoryview, target: memoryview, *, what: str) -> None:
     import zstandard
 
     _check_frame(stored, len(target), what=what)
-    inflater = zstandard.ZstdDecompressor(max_window_size=max(MAX_WINDOW, len(target)))
+    window = min(max(MAX_WINDOW, len(target)), _ZSTD_LIMIT)
+    inflater = zstandard.ZstdDecompressor(max_window_size=window)
     try:
         with inflater.stream_reader(stored, read_across_frames=False) as reader:
             n = _fill(reader, target)
@@ -60,41 +62,41 @@ def _fill(reader: zstandard.ZstdDecompressionReader, target: memoryview) -> int:
 def _check_frame(stored: memoryview, size: int, *, what: str) -> None:
     """Raise ``Corrupt`` unless ``stored`` is one whole frame that may be inflated to ``size``."""
     try:
-        is_sound = _frame_end(stored, size) == len(stored)
+        end = _find_end(stored, _find_blocks(stored, size))
+        if end != len(stored):
+            raise ValueError(f"{len(stored)} bytes for a frame of {end}")
     except IndexError:
-        is_sound = False
-    if not is_sound:
-        raise Corrupt(f"{what}: malformed zstd frame", hint="kvg fsck")
+        raise Corrupt(f"{what}: zstd frame cut short", hint="kvg fsck") from None
+    except ValueError as error:
+        raise Corrupt(f"{what}: malformed zstd frame: {error}", hint="kvg fsck") from None
 
 
-def _frame_end(stored: memoryview, size: int) -> int:
-    """Where the frame ends, -1 when it is refused; ``IndexError`` when cut short."""
-    position = _blocks_start(stored, size)
-    is_last = position < 0
+def _find_blocks(stored: memoryview, size: int) -> int:
+    """Where the blocks begin. ``ValueError`` on a header that asks for what is not allowed."""
+    descriptor = stored[4]
+    if stored[:4] != _MAGIC:
+        raise ValueError("another kind of frame")
+    if descriptor & 0b11011:
+        raise ValueError("reserved bits or a dictionary")
+    is_single = descriptor >> 5 & 1
+    position = 5 if is_single else 6
+    if not is_single and (8 + (stored[5] & 7)) << (7 + (stored[5] >> 3)) > MAX_WINDOW:
+        raise ValueError("a window past the limit")
+    size_bytes = (is_single, 2, 4, 8)[descriptor >> 6]
+    declared = int.from_bytes(stored[position : position + size_bytes], "little")
+    declared += 256 if size_bytes == 2 else 0
+    if size_bytes and declared != size:
+        raise ValueError(f"{declared} bytes declared, not {size}")
+    return position + size_bytes
+
+
+def _find_end(stored: memoryview, position: int) -> int:
+    """Where the frame ends whose blocks begin at ``position``. ``IndexError`` when cut short."""
+    is_last = False
     while not is_last:
         head = stored[position] | stored[position + 1] << 8 | stored[position + 2] << 16
         is_last, kind = bool(head & 1), head >> 1 & 3
         if kind == _RESERVED:
-            return -1
+            raise ValueError("a block of the reserved kind")
         position += 3 + (1 if kind == _RLE else head >> 3)
-    return position + (4 if position >= 0 and stored[4] & 4 else 0)
-
-
-def _blocks_start(stored: memoryview, size: int) -> int:
-    """Where the blocks begin, or -1 when the frame header is refused."""
-    descriptor = stored[4]
-    is_single, size_flag = descriptor >> 5 & 1, descriptor >> 6
-    if stored[:4] != _MAGIC or descriptor & 0b11011:
-        return -1
-    position = 5
-    if not is_single:
-        exponent, mantissa = stored[5] >> 3, stored[5] & 7
-        position += 1
-        if (8 + mantissa) << (7 + exponent) > MAX_WINDOW:
-            return -1
-    size_bytes = (is_single, 2, 4, 8)[size_flag]
-    declared = int.from_bytes(stored[position : position + size_bytes], "little")
-    declared += 256 if size_bytes == 2 else 0
-    if size_bytes and declared != size:
-        return -1
-    return position + size_bytes
+    return position + (4 if stored[4] & 4 else 0)

@@ -30,8 +30,10 @@ class Signature:
     sig: bytes
 
     def __post_init__(self) -> None:
-        if not self.sig or len(self.sig) > _MAX_SIGNATURE or len(self.keyid) > _MAX_KEYID:
-            raise ValueError("signature out of bounds")
+        if not 0 < len(self.sig) <= _MAX_SIGNATURE:
+            raise ValueError(f"signature of {len(self.sig)} bytes")
+        if len(self.keyid) > _MAX_KEYID or not self.keyid.isprintable():
+            raise ValueError("malformed keyid")
 
 
 @dataclass(frozen=True, slots=True)

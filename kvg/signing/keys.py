@@ -181,7 +181,7 @@ def _load(data: bytes, passphrase: bytes | None, *, what: str) -> PrivateKey | N
             return None
         raise Corrupt(f"{what}: malformed private key") from None
     except UnsupportedAlgorithm as error:
-        raise Incompatible(f"{what}: {_one_line(error)}", hint=_ED25519_HINT) from None
+        raise _unsupported(error, what=what) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Incompatible(f"{what}: not an Ed25519 key", hint=_ED25519_HINT)
     return PrivateKey(key)
@@ -201,8 +201,13 @@ def _private_label(data: bytes, *, what: str) -> bytes:
     return labels[0]
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".").lower()[:120] or "unsupported key"
+def _unsupported(error: Exception, *, what: str) -> Incompatible:
+    if "bcrypt" in str(error):
+        return Incompatible(
+            f"{what}: an encrypted OpenSSH key needs the package bcrypt",
+            hint="pip install 'cryptography[ssh]'",
+        )
+    return Incompatible(f"{what}: unsupported kind of key", hint=_ED25519_HINT)
 
 
 def encode_public(key: PublicKey, form: PublicForm, name: str) -> str:
@@ -231,7 +236,7 @@ def parse_public(text: str, *, what: str) -> PublicKey:
     line = text.strip() if len(text) <= MAX_KEY_FILE else ""
     if line.startswith("-----BEGIN "):
         return _parse_pem(line, what=what)
-    if line.startswith(("ssh-", "ecdsa-", "sk-")):
+    if " " in line:
         return _parse_openssh(line, what=what)
     if "+" in line:
         return parse_verifier(line, what=what)[1]
@@ -258,10 +263,10 @@ def _parse_pem(text: str, *, what: str) -> PublicKey:
 
 def _parse_openssh(line: str, *, what: str) -> PublicKey:
     kind, _, rest = line.partition(" ")
-    if kind != _SSH_TYPE:
+    if kind.startswith(("ssh-", "ecdsa-", "sk-")) and kind != _SSH_TYPE:
         raise Incompatible(f"{what}: not an Ed25519 key", hint=_ED25519_HINT)
-    if not line.isprintable():
-        raise Corrupt(f"{what}: more than one line in an OpenSSH public key")
+    if kind != _SSH_TYPE or not line.isprintable():
+        raise Corrupt(f"{what}: not one OpenSSH public key")
     blob = base64.decode(rest.partition(" ")[0], what=what)
     if not blob.startswith(_SSH_PREFIX):
         raise Corrupt(f"{what}: malformed OpenSSH public key")
