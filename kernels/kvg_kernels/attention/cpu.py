@@ -1,0 +1,166 @@
+"""``attention`` on a CPU: stock scaled-dot-product attention, called on shapes that position fixes.
+
+A query tile holds a fixed number of consecutive absolute positions; the query heads that share a
+key head lie in it as further rows, so keys are never repeated in memory. All tiles of one block of
+256 positions see the same keys: whole blocks, from the first that the window reaches to the
+block's own. So the shape of every call, and with it every bit of a row, follows from the row's
+position alone. Tiles of one block go into one call as its batch, which computes each on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+from torch.nn import functional
+
+from kvg_kernels.alignment import aligned
+from kvg_kernels.attention.spec import BLOCK_TOKENS, AttentionSpec
+from kvg_kernels.pointwise import pointwise
+
+TILE_ROWS = 32
+
+MaskCache: TypeAlias = dict[tuple[int, int, int, int], torch.Tensor]
+"""Masks that layers of one forward pass share, by first position, tiles, heads per key, window."""
+
+
+def rows_per_tile(repeat: int) -> int:
+    """Positions per tile when ``repeat`` query heads share one key head: a power of two."""
+    return 1 << max(0, (TILE_ROWS // repeat).bit_length() - 1)
+
+
+def attention(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    start: int,
+    spec: AttentionSpec,
+    *,
+    sinks: torch.Tensor | None = None,
+    masks: MaskCache | None = None,
+) -> torch.Tensor:
+    """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
+
+    Shapes: query ``[H, T, Dk]``; keys ``[G, C, Dk]`` and values ``[G, C, Dv]`` with G dividing H,
+    C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
+    ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must be finite.
+    ``masks`` is a cache that the layers of one forward pass may share.
+    """
+    out = query.new_empty(query.shape[0], query.shape[1], values.shape[-1])
+    for block, first, last in query_blocks(start, query.shape[1]):
+        part = query[:, first - start : last - start]
+        out[:, first - start : last - start] = _block(
+            part, keys, values, first, block, spec, sinks, masks if masks is not None else {}
+        )
+    return out
+
+
+def query_blocks(start: int, n_tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Cut positions [start, start + n) at block boundaries: yields (block, first, last)."""
+    first = start
+    while first < start + n_tokens:
+        block = first // BLOCK_TOKENS
+        last = min(start + n_tokens, (block + 1) * BLOCK_TOKENS)
+        yield block, first, last
+        first = last
+
+
+def _block(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    first: int,
+    block: int,
+    spec: AttentionSpec,
+    sinks: torch.Tensor | None,
+    masks: MaskCache,
+) -> torch.Tensor:
+    """Queries of one block, padded to whole tiles. Shapes: query ``[H, T, Dk]``, result alike."""
+    n_heads, n_tokens, k_dim = query.shape
+    groups = keys.shape[0]
+    repeat = n_heads // groups
+    tile = rows_per_tile(repeat)
+    lead = first % tile
+    n_tiles = -(-(lead + n_tokens) // tile)
+    padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
+    padded[:, :, lead : lead + n_tokens] = query.view(groups, repeat, n_tokens, k_dim)
+    rows = aligned(
+        padded.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)
+    ).view(n_tiles, groups, repeat * tile, k_dim)
+    low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
+    seen_keys, seen_values = keys[:, low:high], values[:, low:high]
+    key = (first - lead, n_tiles, repeat, spec.window or 0)
+    if key not in masks:
+        masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
+    if spec.softcap is None and sinks is None:
+        out = functional.scaled_dot_product_attention(
+            rows,
+            seen_keys.unsqueeze(0).expand(n_tiles, -1, -1, -1),
+            seen_values.unsqueeze(0).expand(n_tiles, -1, -1, -1),
+            attn_mask=masks[key],
+            scale=spec.scale,
+        )
+    else:
+        out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
+    v_dim = values.shape[-1]
+    out = out.view(n_tiles, groups, repeat, tile, v_dim).permute(1, 2, 0, 3, 4)
+    flat = out.reshape(n_heads, n_tiles * tile, v_dim)
+    return flat[:, lead : lead + n_tokens]
+
+
+def _in_float32(
+    rows: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    spec: AttentionSpec,
+    sinks: torch.Tensor | None,
+    repeat: int,
+) -> torch.Tensor:
+    """What stock attention has no argument for: soft-capped scores and sinks, in fp32, by tile.
+
+    Shapes: rows ``[n_tiles, G, R, Dk]``, keys ``[G, L, Dk]``, values ``[G, L, Dv]``, mask
+    ``[n_tiles, 1, R, L]``, sinks ``[G * repeat]``; result ``[n_tiles, G, R, Dv]``.
+    """
+    out = []
+    wide_keys, wide_values = keys.float().transpose(1, 2).contiguous(), values.float().contiguous()
+    for tile, hidden in zip(rows, mask, strict=True):
+        scores = torch.bmm(tile.float(), wide_keys) * spec.scale
+        if spec.softcap is not None:
+            scores = pointwise(torch.tanh, scores / spec.softcap) * spec.softcap
+        scores = scores + hidden.float()
+        top = scores.amax(-1, keepdim=True)
+        extra = None
+        if sinks is not None:
+            per_row = sinks.float().view(-1, repeat, 1).expand(-1, -1, tile.shape[1] // repeat)
+            extra = per_row.reshape(tile.shape[0], tile.shape[1], 1)
+            top = torch.maximum(top, extra)
+        weights = pointwise(torch.exp, scores - top)
+        total = weights.sum(-1, keepdim=True)
+        if extra is not None:
+            total = total + pointwise(torch.exp, extra - top)
+        out.append(torch.bmm(weights, wide_values) / total)
+    return torch.stack(out).to(rows.dtype)
+
+
+def _mask(
+    first: int,
+    n_tiles: int,
+    tile: int,
+    repeat: int,
+    low: int,
+    high: int,
+    spec: AttentionSpec,
+    like: torch.Tensor,
+) -> torch.Tensor:
+    """Additive mask ``[n_tiles, 1, repeat * tile, high - low]``: 0 where seen, -inf where not."""
+    positions = first + torch.arange(n_tiles * tile, device=like.device)
+    columns = torch.arange(low, high, device=like.device)
+    hidden = columns > positions.unsqueeze(-1)
+    if spec.window is not None:
+        hidden |= columns <= positions.unsqueeze(-1) - spec.window
+    mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
+    mask.masked_fill_(hidden, float("-inf"))
+    mask = mask.view(n_tiles, 1, 1, tile, high - low).expand(-1, -1, repeat, -1, -1)
+    return mask.reshape(n_tiles, 1, repeat * tile, high - low)

@@ -1,0 +1,1 @@
+"""Models: fingerprints, exact execution, sessions. The only home of torch and transformers."""

@@ -1,0 +1,112 @@
+"""What a model sees as its cache: writes go to the slots' own state, nothing is ever dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import torch
+
+from kvg.errors import Incompatible
+from kvg.model.state import SlotState
+
+
+class BoundCache:
+    """The cache argument of one forward pass over one or more slots.
+
+    ``starts[b]`` is the position of row b's first new token, ``counts[b]`` how many of the row's
+    tokens are real; what pads a shorter row is never written. ``whole`` makes ``update`` return
+    everything up to the new tokens, as a stock attention expects; else it returns the new tokens
+    alone and attention reads the slots.
+    """
+
+    is_compileable = False
+    is_sliding: tuple[bool, ...] = ()
+
+    def __init__(
+        self, states: Sequence[SlotState], starts: Sequence[int], counts: Sequence[int], *, whole: bool
+    ) -> None:
+        self.states = tuple(states)
+        self.starts = tuple(starts)
+        self.counts = tuple(counts)
+        self._whole = whole
+        self.seen: dict[int, tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keep the new keys ``[B, kv_heads, T, k_dim]`` and values of one layer."""
+        for row, (state, start, n) in enumerate(
+            zip(self.states, self.starts, self.counts, strict=True)
+        ):
+            state.write(layer_idx, start, key_states[row, :, :n], value_states[row, :, :n])
+        if not self._whole:
+            return key_states, value_states
+        state, end = self.states[0], self.starts[0] + self.counts[0]
+        return (
+            state.keys[layer_idx][:, :end].contiguous().unsqueeze(0),
+            state.values[layer_idx][:, :end].contiguous().unsqueeze(0),
+        )
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.starts[0]
+
+    def get_query_offset(self, layer_idx: int = 0) -> int:
+        return self.starts[0]
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.starts[0] + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length
+
+    def has_previous_state(self, layer_idx: int | None = None) -> bool:
+        return False
+
+    def update_conv_state(self, *_: object, **__: object) -> NoReturn:
+        raise refuse_state("a convolution")
+
+    def update_recurrent_state(self, *_: object, **__: object) -> NoReturn:
+        raise refuse_state("a recurrence")
+
+    def update_indexer(self, *_: object, **__: object) -> NoReturn:
+        raise refuse_state("a sparse-attention index")
+
+
+def refuse_state(kind: str) -> Incompatible:
+    """The error for a layer whose state is not keys and values."""
+    return Incompatible(
+        f"the model keeps the state of {kind}, which pages cannot hold yet",
+        hint="only models whose every layer is attention can be deposited",
+    )
+
+
+class ShapeProbe(BoundCache):
+    """A cache that keeps nothing and notes the shape of what each layer would store."""
+
+    def __init__(self) -> None:
+        super().__init__((), (0,), (1,), whole=False)
+        self.shapes: dict[int, tuple[int, int, int, torch.dtype]] = {}
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
+        **__: object,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.shapes[layer_idx] = (
+            key_states.shape[1],
+            key_states.shape[-1],
+            value_states.shape[-1],
+            key_states.dtype,
+        )
+        return key_states, value_states

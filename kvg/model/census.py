@@ -1,0 +1,79 @@
+"""Which operators a model may call while its results must not depend on the shape of the call.
+
+A function is row-wise when the bits it gives for one token depend on that token's own row alone:
+views and copies, correctly rounded arithmetic, and reductions along a row of fixed length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import torch
+from torch.nn import functional
+
+_VIEWS = (
+    "__getitem__ __setitem__ to type_as float bfloat16 half view reshape transpose permute "
+    "unsqueeze squeeze expand expand_as contiguous is_contiguous chunk split flatten size dim "
+    "numel clone detach repeat_interleave unflatten narrow masked_fill masked_fill_ copy_ swapaxes "
+    "index_select element_size is_floating_point new_zeros new_empty __len__ __bool__ item "
+    "is_complex movedim unbind t select fill_ zero_ __format__ __repr__ get_device cpu tolist "
+    "stride storage_offset data_ptr requires_grad_ view_as long int bool repeat"
+)
+_ARITHMETIC = (
+    "add sub mul div neg abs __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ "
+    "__rtruediv__ __neg__ mul_ add_ sub_ div_ rsqrt sqrt square reciprocal maximum minimum clamp "
+    "clamp_ clamp_min eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __and__ __or__ "
+    "__invert__ logical_and logical_or logical_not rsub where relu __iadd__ __imul__ __isub__ "
+    "__itruediv__ __floordiv__ floor __mod__ round true_divide"
+)
+_ROW_REDUCTIONS = "mean sum amax max amin min argmax topk softmax var any all"
+_MODULE = (
+    "arange tensor cat stack zeros ones empty full zeros_like ones_like empty_like full_like "
+    "rsqrt where maximum minimum add sub mul div neg sqrt square reciprocal clamp mean sum topk "
+    "softmax argmax max min unsqueeze squeeze reshape transpose chunk split repeat_interleave "
+    "is_tensor is_floating_point broadcast_tensors index_select flatten finfo outer unbind "
+    "as_tensor"
+)
+_FUNCTIONAL = "embedding softmax relu dropout pad layer_norm rms_norm"
+_PROPERTIES = (
+    "shape dtype device ndim is_cuda is_meta data T mT layout requires_grad is_quantized is_cpu "
+    "is_nested is_sparse is_mps itemsize real names grad_fn"
+)
+_POINTWISE_METHODS = (
+    "cos sin exp exp2 log log2 tanh sigmoid erf exp_ tanh_ sigmoid_ cos_ sin_ log1p expm1"
+)
+_POINTWISE_FUNCTIONS = (
+    "silu gelu sigmoid tanh softplus mish elu selu hardswish logsigmoid quick_gelu"
+)
+
+
+def _named(owner: object, names: str) -> set[Hashable]:
+    return {getattr(owner, name) for name in names.split() if hasattr(owner, name)}
+
+
+ROW_WISE: frozenset[Hashable] = frozenset(
+    _named(torch.Tensor, _VIEWS)
+    | _named(torch.Tensor, _ARITHMETIC)
+    | _named(torch.Tensor, _ROW_REDUCTIONS)
+    | _named(torch, _MODULE)
+    | _named(functional, _FUNCTIONAL)
+    | {
+        getattr(torch.Tensor, name).__get__
+        for name in _PROPERTIES.split()
+        if hasattr(getattr(torch.Tensor, name, None), "__get__")
+    }
+)
+"""Functions that give a token the same bits in any company, as they stand."""
+
+POINTWISE: frozenset[Hashable] = frozenset(
+    _named(torch.Tensor, _POINTWISE_METHODS)
+    | _named(torch, _POINTWISE_METHODS)
+    | _named(functional, _POINTWISE_FUNCTIONS)
+)
+"""Element-wise functions that are not correctly rounded: they run through ``pointwise``."""
+
+
+def function_name(function: Callable[..., object]) -> str:
+    """What people call ``function``."""
+    name = torch.overrides.resolve_name(function)
+    return name or repr(function)

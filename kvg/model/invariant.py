@@ -1,0 +1,186 @@
+"""The invariant reference: operators whose result for a token depends on its own history alone.
+
+A forward pass of an unmodified model runs inside ``installed``: linear layers, attention and the
+element-wise functions that need it are replaced for that time and in that thread, every other
+operator must be known to be row-wise, and nothing stays behind afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from kvg_kernels.alignment import aligned
+from kvg_kernels.attention import AttentionSpec, MaskCache, attention
+from kvg_kernels.linear import SMALL_TILE, TILES, linear
+from kvg_kernels.pointwise import pointwise
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from kvg.errors import Incompatible
+from kvg.model.binding import BoundCache, ShapeProbe
+from kvg.model.census import POINTWISE, ROW_WISE, function_name
+
+ATTENTION_NAME = "kvg_invariant"
+"""What the transformers attention interface knows this attention by."""
+
+LinearMenu = Mapping[tuple[int, int], tuple[int, ...]]
+"""Row tiles that were proved equal on this machine, by (inputs, outputs) of a linear layer."""
+
+_SHAPE_FREE = (SMALL_TILE,)
+_MATMULS = frozenset(
+    {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
+)
+
+
+class Execution:
+    """One forward pass: the slots it works on and what its layers share."""
+
+    def __init__(self, cache: BoundCache, menu: LinearMenu) -> None:
+        self.cache = cache
+        self.menu = menu
+        self.masks: MaskCache = {}
+        self.specs: dict[int, AttentionSpec] = {}
+        self.inside = False
+
+    @contextmanager
+    def own_operators(self) -> Iterator[None]:
+        """The body is kvg's own code: its operators are not the model's."""
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+
+
+_running: ContextVar[Execution] = ContextVar("kvg_execution")
+
+
+@contextmanager
+def installed(execution: Execution) -> Iterator[None]:
+    """Run the body with the invariant operators, in this thread, for this ``execution``."""
+    token = _running.set(execution)
+    try:
+        with _Operators(execution):
+            yield
+    finally:
+        _running.reset(token)
+
+
+class _Operators(TorchFunctionMode):
+    """Sees every operator that the model calls; replaces it, lets it pass, or refuses it."""
+
+    def __init__(self, execution: Execution) -> None:
+        super().__init__()
+        self._execution = execution
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._execution.inside or func in ROW_WISE:
+            return func(*args, **kwargs)
+        if func is functional.linear:
+            return self._linear(*args, **kwargs)
+        if func in POINTWISE:
+            rest = args[1:]
+            return pointwise(lambda x: func(x, *rest, **kwargs), args[0])
+        if func is torch.Tensor.pow or func is torch.pow:
+            return _power(func, *args, **kwargs)
+        if func in _MATMULS:
+            return _matmul(*args)
+        raise Incompatible(
+            f"operator {function_name(func)}: not known to give a token the same bits in any "
+            "company",
+            hint="use --reference scheduled for this model",
+        )
+
+    def _linear(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        tiles = self._execution.menu.get((weight.shape[1], weight.shape[0]), _SHAPE_FREE)
+        return linear(x, weight, bias, tiles=tiles)
+
+
+def _power(func: Callable[..., Any], x: torch.Tensor, exponent: Any, *rest: Any) -> torch.Tensor:
+    """Powers by small whole numbers are products; others are not correctly rounded."""
+    if isinstance(exponent, int) and 0 <= exponent <= 3:
+        return func(x, exponent, *rest)  # type: ignore[no-any-return]
+    return pointwise(lambda t: func(t, exponent, *rest), x)
+
+
+def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product over one term is a multiplication (rotary angles); others have no fixed order."""
+    if a.dim() > 1 and a.shape[-1] == 1 and b.shape[-2] == 1:
+        return a * b
+    raise Incompatible(
+        f"operator matmul of {tuple(a.shape)} and {tuple(b.shape)}: no invariant form yet",
+        hint="use --reference scheduled for this model",
+    )
+
+
+def attention_of_slots(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    is_causal: bool | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Attention as the transformers interface calls it, over the slots of the running execution.
+
+    Shapes: query ``[B, H, T, k_dim]``, key and value the new tokens' ``[B, G, T, dim]``; result
+    ``[B, T, H, v_dim]``.
+    """
+    execution = _running.get()
+    if attention_mask is not None:
+        raise Incompatible("attention with a mask of its own has no invariant form")
+    if is_causal is False or getattr(module, "is_causal", True) is False:
+        raise Incompatible(f"{type(module).__name__}: attention that looks ahead is not causal")
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    spec = AttentionSpec(
+        scale=query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        window=sliding_window,
+        softcap=softcap,
+    )
+    execution.specs[layer] = spec
+    if isinstance(execution.cache, ShapeProbe):
+        return query.new_zeros(*_swapped(query), value.shape[-1]), None
+    with execution.own_operators():
+        rows = [
+            attention(
+                aligned(query[row]),
+                state.keys[layer],
+                state.values[layer],
+                start,
+                spec,
+                sinks=s_aux,
+                masks=execution.masks,
+            ).transpose(0, 1)
+            for row, (state, start) in enumerate(
+                zip(execution.cache.states, execution.cache.starts, strict=True)
+            )
+        ]
+        return torch.stack(rows).contiguous(), None
+
+
+def _swapped(query: torch.Tensor) -> tuple[int, int, int]:
+    batch, heads, n_tokens, _ = query.shape
+    return batch, n_tokens, heads
+
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, attention_of_slots)

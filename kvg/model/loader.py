@@ -1,0 +1,204 @@
+"""Loading an unmodified transformers model so that a forward pass can be exact."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from kvg_kernels.alignment import aligned
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from kvg.errors import Incompatible
+from kvg.model.binding import BoundCache, ShapeProbe
+from kvg.model.dtypes import TORCH_DTYPES, dtype_name
+from kvg.model.invariant import ATTENTION_NAME, Execution, installed
+from kvg.objects.manifest import Group, LayerSpec, group_layers
+
+KNOWN_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
+LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory: its forward pass, what its layers cache, and how far it can reach.
+
+    ``window`` is the number of positions it was made for.
+    """
+
+    module: PreTrainedModel
+    layers: tuple[LayerSpec, ...]
+    groups: tuple[Group, ...]
+    dtype: str
+    device: torch.device
+    vocabulary: int
+    window: int
+    eos_ids: frozenset[int]
+
+    def forward(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        cache: BoundCache,
+        rows: torch.Tensor,
+    ) -> torch.Tensor:
+        """Logits ``[B, len(rows), vocabulary]`` of one pass over ids ``[B, T]`` at ``positions``."""
+        return _forward(self.module, ids, positions, cache, rows)
+
+
+def load_model(folder: Path, *, dtype: str, device: str, attention: str) -> LoadedModel:
+    """Load the model in ``folder`` for attention ``kvg_invariant``, ``sdpa`` or ``eager``.
+
+    Raises ``Incompatible`` when the device is absent or the model cannot be captured.
+    """
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        module = AutoModelForCausalLM.from_pretrained(
+            str(folder),
+            dtype=TORCH_DTYPES[dtype],
+            attn_implementation="eager",
+            local_files_only=True,
+            trust_remote_code=False,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Incompatible(
+            f"{folder}: transformers cannot load this model: {first[:200]}",
+            hint="kvg model add takes a folder with config.json and *.safetensors",
+        ) from None
+    return adopt_model(module, device=device, attention=attention, what=str(folder))
+
+
+def adopt_model(
+    module: PreTrainedModel, *, device: str, attention: str, what: str
+) -> LoadedModel:
+    """Prepare a transformers model that is in memory already; see ``load_model``."""
+    where = torch_device(device)
+    module.eval()
+    module.requires_grad_(False)
+    module.to(where)  # type: ignore[arg-type]
+    _align(module)
+    config = module.config.get_text_config()
+    check_config(config.to_dict(), what=what)
+    module.set_attn_implementation(ATTENTION_NAME)
+    layers = probe_layers(module, where)
+    module.set_attn_implementation(attention)
+    return LoadedModel(
+        module=module,
+        layers=layers,
+        groups=group_layers(layers),
+        dtype=dtype_name(module.dtype),
+        device=where,
+        vocabulary=int(config.vocab_size),
+        window=int(getattr(config, "max_position_embeddings", 0) or 2**20),
+        eos_ids=eos_ids(module),
+    )
+
+
+def torch_device(name: str) -> torch.device:
+    """The device called ``auto``, ``cpu`` or ``cuda:N``. Raises ``Incompatible`` when absent."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise Incompatible(f"device {name}: unknown", hint="auto, cpu or cuda:N") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise Incompatible(f"device {name}: no CUDA device here", hint="use --device cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise Incompatible(f"device {name}: not supported", hint="auto, cpu or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise Incompatible(f"device {name}: absent", hint="kvg doctor lists the devices")
+    return device
+
+
+def check_config(config: Mapping[str, object], *, what: str) -> None:
+    """Refuse by name what pages cannot hold or what changes old keys as a text grows."""
+    unknown = sorted(set(_strings(config.get("layer_types"))) - KNOWN_LAYER_TYPES)
+    if unknown:
+        raise Incompatible(
+            f"{what}: layers of type {', '.join(unknown)} keep a state that pages cannot hold yet",
+            hint="only models whose every layer is attention can be deposited",
+        )
+    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    for kind in sorted(_rotary_types(rotary) & LENGTH_DEPENDENT_ROTARY):
+        raise Incompatible(
+            f"{what}: {kind} rotary angles change with the length of the text",
+            hint="a key computed in a short text would differ in a longer one",
+        )
+
+
+def probe_layers(module: PreTrainedModel, device: torch.device) -> tuple[LayerSpec, ...]:
+    """What each layer caches, seen in one forward pass over one token."""
+    cache = ShapeProbe()
+    execution = Execution(cache, {})
+    zero = torch.zeros(1, 1, dtype=torch.long, device=device)
+    with torch.inference_mode(), installed(execution):
+        _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))
+    return tuple(
+        LayerSpec(
+            index=index,
+            kind="attention",
+            kv_heads=kv_heads,
+            k_dim=k_dim,
+            v_dim=v_dim,
+            dtype=dtype_name(dtype),
+            window=execution.specs[index].window,
+        )
+        for index, (kv_heads, k_dim, v_dim, dtype) in sorted(cache.shapes.items())
+    )
+
+
+def eos_ids(module: PreTrainedModel) -> frozenset[int]:
+    """The token ids that end a text, from the model's generation settings."""
+    settings = getattr(module, "generation_config", None)
+    value = getattr(settings, "eos_token_id", None)
+    if value is None:
+        value = getattr(module.config, "eos_token_id", None)
+    if value is None:
+        return frozenset()
+    return frozenset(value if isinstance(value, list) else [value])
+
+
+def _forward(
+    module: PreTrainedModel,
+    ids: torch.Tensor,
+    positions: torch.Tensor,
+    cache: BoundCache,
+    rows: torch.Tensor,
+) -> torch.Tensor:
+    # transformers renames this argument: `past_key_values` up to 5.23, `cache` from 5.24.
+    known = inspect.signature(module.forward).parameters
+    name = "cache" if "cache" in known else "past_key_values"
+    out = module(
+        input_ids=ids,
+        position_ids=positions,
+        use_cache=True,
+        logits_to_keep=rows,
+        **{name: cache},
+    )
+    return out.logits  # type: ignore[no-any-return]
+
+
+def _align(module: torch.nn.Module) -> None:
+    """Move every weight that does not lie on a 64-byte boundary."""
+    for parameter in module.parameters():
+        parameter.data = aligned(parameter.data)
+
+
+def _strings(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _rotary_types(value: object) -> set[str]:
+    """Every rope type named in a config's rotary settings, also where they differ by layer type."""
+    if not isinstance(value, Mapping):
+        return set()
+    found = {str(value.get("rope_type") or value.get("type") or "default")}
+    for inner in value.values():
+        found |= _rotary_types(inner)
+    return found

@@ -1,0 +1,298 @@
+"""A session: one loaded model that stays, and slots that each hold one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from kvg.digest import Digest
+from kvg.errors import Incompatible, UsageError
+from kvg.model.binding import BoundCache
+from kvg.model.dtypes import tensor_digest
+from kvg.model.invariant import Execution, LinearMenu, installed
+from kvg.model.loader import LoadedModel
+from kvg.model.state import SlotState, place_page
+from kvg.objects.manifest import Engine, Page, Schedule, Witness
+from kvg.objects.verified import Verified
+from kvg.report import Report, SilentReport
+
+PREFILL_TOKENS = 1024
+"""New tokens per forward pass of an invariant prefill: it bounds memory, not results."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One sequence inside a session: its state, and how many of its tokens were restored.
+
+    Lives as long as the session; ``truncate`` takes it back to a shorter text.
+    """
+
+    state: SlotState
+    restored: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.state.length
+
+    def truncate(self, length: int) -> None:
+        """Forget everything from position ``length`` on."""
+        if length > self.state.length:
+            raise UsageError(f"slot: {length} is past its {self.state.length} tokens")
+        self.state.length = length
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """What a prefill computed: how many tokens, and the logits at the positions asked for."""
+
+    n_computed: int
+    logits: Mapping[int, torch.Tensor] = field(default_factory=dict)
+
+
+class Session:
+    """A model with one reference execution. Every forward pass of kvg goes through here.
+
+    ``engine`` names how this session computes: two sessions with equal engines give equal bits.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        engine: Engine,
+        menu: LinearMenu,
+        *,
+        report: Report | None = None,
+    ) -> None:
+        self.model = model
+        self.engine = engine
+        self._menu = menu
+        self._report = report or SilentReport()
+
+    def slot(self) -> Slot:
+        """An empty slot."""
+        return Slot(SlotState(self.model.layers, self.model.device))
+
+    def run(self, slot: Slot, ids: Sequence[int], rows: Sequence[int]) -> torch.Tensor:
+        """Append ``ids`` to ``slot`` in one forward pass.
+
+        Returns logits ``[len(rows), vocabulary]`` of those indices into ``ids``. Raises
+        ``Incompatible`` past the model's window.
+        """
+        return self.run_batch([slot], [ids], rows)[0]
+
+    def run_batch(
+        self, slots: Sequence[Slot], ids: Sequence[Sequence[int]], rows: Sequence[int]
+    ) -> torch.Tensor:
+        """Append ``ids[b]`` to ``slots[b]``, all in one forward pass.
+
+        Returns logits ``[B, len(rows), vocabulary]``; rows past the end of a shorter row hold
+        nothing of use. Only the invariant reference takes more than one slot.
+        """
+        if len(slots) > 1 and self.engine.reference != "invariant":
+            raise Incompatible("scheduled execution takes one slot at a time")
+        starts = [slot.length for slot in slots]
+        counts = [len(row) for row in ids]
+        for slot, start, n in zip(slots, starts, counts, strict=True):
+            self.check_window(start + n)
+            slot.state.reserve(start + max(counts))
+        cache = BoundCache(
+            [slot.state for slot in slots],
+            starts,
+            counts,
+            whole=self.engine.reference == "scheduled",
+        )
+        width = max(counts)
+        padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
+        logits = self._forward(padded, starts, cache, rows)
+        for slot, start, n in zip(slots, starts, counts, strict=True):
+            slot.state.length = start + n
+        return logits
+
+    def check_window(self, n_tokens: int) -> None:
+        """Raise ``Incompatible`` when ``n_tokens`` do not fit the model's window."""
+        if n_tokens > self.model.window:
+            raise Incompatible(
+                f"{n_tokens:,} tokens: past the model's window of {self.model.window:,}",
+                hint="cut the text into parts that fit",
+            )
+
+    def prefill(
+        self, slot: Slot, ids: Sequence[int], wanted: Sequence[int] = (), *, label: str = "prefill"
+    ) -> Prefilled:
+        """Append ``ids`` by the reference's schedule; ``wanted`` are absolute positions.
+
+        Invariant: in pieces of any size, the logits come from the same passes. Scheduled: each
+        page is one chunk, then each wanted position is run once more as a chunk of its own, with
+        the state left as the pages made it.
+        """
+        first = slot.length
+        logits: dict[int, torch.Tensor] = {}
+        scheduled = self.engine.schedule
+        with self._report.task(label, len(ids), "tokens") as task:
+            for a, b in self._chunks(first, first + len(ids)):
+                rows = [] if scheduled else [p - a for p in wanted if a <= p < b]
+                out = self.run(slot, ids[a - first : b - first], rows)
+                logits.update(zip((a + row for row in rows), out, strict=True))
+                task.advance(b - a)
+        if scheduled:
+            for position in wanted:
+                logits[position] = self._token_alone(slot, position, ids[position - first])
+        return Prefilled(len(ids), logits)
+
+    def resume(self, slot: Slot, last_id: int, prompt: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Continue ``slot``, which holds a whole text, by ``prompt``.
+
+        Runs the last token of the text again. Returns its logits ``[vocabulary]``, the witness,
+        and those of the last position. The bits are those of any fresh computation of the
+        reference.
+        """
+        position = slot.length - 1
+        if self.engine.schedule:
+            witness = self._token_alone(slot, position, last_id)
+            last = self.run(slot, prompt, [len(prompt) - 1])[0] if prompt else witness
+            return witness, last
+        slot.truncate(position)
+        out = self.run(slot, [last_id, *prompt], [0, len(prompt)])
+        return out[0], out[1]
+
+    def restore(self, slot: Slot, verified: Verified, *, cut: int | None = None) -> int:
+        """Put the pages of ``verified`` into the empty ``slot``, at their own positions.
+
+        ``cut`` restores only the first ``cut`` tokens. Returns the bytes restored. Raises
+        ``Corrupt`` for a page that is not what the manifest names.
+        """
+        manifest = verified.manifest
+        end = manifest.count if cut is None else cut
+        pages = tuple(page for page in manifest.pages if page.start < end)
+        slot.state.reserve(end)
+        n_bytes = 0
+        with self._report.task("restore", sum(page.size for page in pages), "B") as task:
+            for page in pages:
+                self._place(slot, verified, page)
+                n_bytes += page.size
+                task.advance(page.size)
+        slot.state.length = end
+        slot.restored = end
+        return n_bytes
+
+    def check_engine(self, verified: Verified) -> None:
+        """Raise ``Incompatible`` unless ``verified`` was computed by this very engine and layout."""
+        manifest = verified.manifest
+        what = verified.digest
+        if manifest.engine.fingerprint != self.engine.fingerprint:
+            raise Incompatible(
+                f"{what}: computed by engine {manifest.engine.fingerprint} "
+                f"({manifest.engine.reference}), this one is {self.engine.fingerprint} "
+                f"({self.engine.reference})",
+                hint="deposit the text on this class of machine; kvg doctor shows the engine",
+            )
+        if manifest.layout.groups != self.model.groups:
+            raise Incompatible(f"{what}: its layout is not that of this model's layers")
+        if manifest.model.dtype != self.model.dtype:
+            raise Incompatible(
+                f"{what}: computed in {manifest.model.dtype}, the model is in {self.model.dtype}"
+            )
+
+    def check_witness(self, verified: Verified, witness: Witness, logits: torch.Tensor) -> None:
+        """Raise ``Incompatible`` unless ``logits`` are, bit for bit, those of ``witness``."""
+        found = tensor_digest(logits)
+        if found != witness.logits:
+            raise Incompatible(
+                f"{verified.digest}: witness failed at position {witness.position}: the manifest "
+                f"has {witness.logits} by engine {verified.manifest.engine.fingerprint}, this "
+                f"engine {self.engine.fingerprint} computed {found}",
+                hint="this machine computes otherwise, or the pages are not true: kvg replay",
+            )
+
+    def _place(self, slot: Slot, verified: Verified, page: Page) -> None:
+        group = verified.manifest.group(page.group)
+        place_page(slot.state, group, page.start, page.end, verified.read_page(page))
+
+    def _chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Cut positions [start, end) into the pieces that one forward pass takes each."""
+        schedule = self.engine.schedule
+        size = schedule.page_tokens if schedule else PREFILL_TOKENS
+        first = start
+        while first < end:
+            last = min(end, (first // size + 1) * size)
+            yield first, last
+            first = last
+
+    def _token_alone(self, slot: Slot, position: int, token: int) -> torch.Tensor:
+        """Logits of the token at ``position`` run as its own chunk; the state stays as it was."""
+        length, held = slot.length, slot.state.token(position)
+        slot.truncate(position)
+        try:
+            return self.run(slot, [token], [0])[0]
+        finally:
+            slot.state.put_token(position, held)
+            slot.state.length = length
+
+    def _forward(
+        self,
+        ids: list[list[int]],
+        starts: Sequence[int],
+        cache: BoundCache,
+        rows: Sequence[int],
+    ) -> torch.Tensor:
+        device = self.model.device
+        tokens = torch.tensor(ids, dtype=torch.long, device=device)
+        positions = torch.tensor(starts, dtype=torch.long, device=device).unsqueeze(1)
+        positions = positions + torch.arange(tokens.shape[1], device=device)
+        keep = torch.tensor(list(rows) or [0], dtype=torch.long, device=device)
+        with torch.inference_mode(), self._execution(cache):
+            logits = self.model.forward(tokens, positions, cache, keep)
+        return logits[:, : len(rows)]
+
+    @contextmanager
+    def _execution(self, cache: BoundCache) -> Iterator[None]:
+        schedule = self.engine.schedule
+        if schedule is None:
+            with installed(Execution(cache, self._menu)):
+                yield
+            return
+        with pinned_threads(schedule.threads):
+            yield
+
+
+@contextmanager
+def pinned_threads(n: int) -> Iterator[None]:
+    """Run the body with ``n`` compute threads, then go back to as many as there were."""
+    before = torch.get_num_threads()
+    if before == n:
+        yield
+        return
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def witness_of(position: int, logits: torch.Tensor, dtype: str) -> Witness:
+    """The witness of ``logits`` ``[vocabulary]`` at ``position``."""
+    return Witness(
+        position=position,
+        logits=tensor_digest(logits),
+        dtype=dtype,
+        shape=(logits.shape[0],),
+        next_token=lowest_maximum(logits),
+    )
+
+
+def lowest_maximum(logits: torch.Tensor) -> int:
+    """The lowest token id among the maxima of ``logits`` ``[vocabulary]``."""
+    return int((logits == logits.max()).nonzero()[0, 0])
+
+
+def schedule_for(page_tokens: int, attention: str, threads: int) -> Schedule:
+    """The schedule of a scheduled engine."""
+    return Schedule(page_tokens=page_tokens, attention=attention, threads=threads)
+
+
+def engine_of(fingerprint: Digest, schedule: Schedule | None) -> Engine:
+    """The engine that ``fingerprint`` names."""
+    return Engine(fingerprint, "scheduled" if schedule else "invariant", schedule)
