@@ -1,0 +1,251 @@
+"""The index: a cache of the fold over the log, in LMDB, rebuilt from files whenever in doubt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from kvg import canon, durable
+from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace
+from kvg.log.entry import parse_entry
+from kvg.store import tables as t
+from kvg.store.lmdb_file import (
+    BrokenIndex,
+    LmdbFile,
+    UnwritableIndex,
+    check_file,
+    close_file,
+    open_file,
+)
+from kvg.store.refs import Reader, fold
+from kvg.store.tables import MemoryTables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.log.log import Log
+    from kvg.store.lock import Lock
+    from kvg.store.tables import Tables, WritableTables
+
+T = TypeVar("T")
+SCHEMA = "kvg.index/1"
+BATCH_ENTRIES = 2048
+_STATE = b"log"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Up to where the log is folded: its origin, how many entries, and the root over those."""
+
+    origin: str
+    size: int
+    root: bytes
+
+
+class Index:
+    """The tables of one store, brought up to date with its log at every read.
+
+    A missing, stale, truncated, damaged or foreign file is rebuilt. Where nothing can be written
+    the fold is kept in memory, so a read-only store answers all the same.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        staging: Path,
+        lock: Lock,
+        log: Callable[[], Log],
+        read: Reader,
+    ) -> None:
+        self.folder = folder
+        self._staging = staging
+        self._lock = lock
+        self._log = log
+        self._read = read
+        self._memory: tuple[State, MemoryTables] | None = None
+
+    def query(self, ask: Callable[[Tables], T]) -> T:
+        """What ``ask`` answers on one consistent, up-to-date view; it may be asked twice.
+
+        Raises what reading the log raises: ``Corrupt``, ``Untrusted``.
+        """
+        for _ in range(2):
+            try:
+                file = open_file(self.folder)
+                self._catch_up(file)
+                with file.reading() as tables:
+                    return ask(tables)
+            except BrokenIndex:
+                if not self._discard():
+                    break
+            except (UnwritableIndex, NoSpace):
+                break
+        return ask(self._in_memory())
+
+    def update(self) -> bool:
+        """Fold what the log has gained; False when that can't be written (the log stands)."""
+        try:
+            self._catch_up(open_file(self.folder))
+        except BrokenIndex:
+            return self._discard()
+        except (UnwritableIndex, NoSpace):
+            return False
+        return True
+
+    def rebuild(self) -> State:
+        """Recompute every table from the log and the objects; returns up to where.
+
+        Raises ``Corrupt``, ``Untrusted``, ``NoSpace``, ``Conflict``.
+        """
+        with self._lock.exclusive():
+            try:
+                file = open_file(self.folder)
+                file.drop_folded()
+            except BrokenIndex:
+                self._move_aside()
+                file = open_file(self.folder)
+            except UnwritableIndex as error:
+                raise KvgError(error.message, hint=f"check who owns {self.folder}") from None
+            self._catch_up(file)
+        return _state_of(self._log())
+
+    def note(self, change: Callable[[WritableTables], None]) -> None:
+        """Add something recomputable to the tables, e.g. an artifact whose objects came late."""
+        try:
+            with open_file(self.folder).writing() as tables:
+                change(tables)
+        except (BrokenIndex, UnwritableIndex, NoSpace):
+            return
+
+    def recall(self, key: bytes) -> bytes | None:
+        """What was remembered under ``key`` (32 bytes), None when nothing was or it is lost."""
+        try:
+            with open_file(self.folder).reading() as tables:
+                return tables.get(t.FINGERPRINTS, key)
+        except (BrokenIndex, UnwritableIndex, NoSpace):
+            return None
+
+    def remember(self, key: bytes, value: bytes) -> None:
+        """Keep ``value`` under ``key`` as long as the index lasts; losing it costs only time."""
+        self.note(lambda tables: tables.put(t.FINGERPRINTS, key, value))
+
+    def close(self) -> None:
+        """Close the file, for this whole process."""
+        close_file(self.folder)
+        self._memory = None
+
+    def _catch_up(self, file: LmdbFile) -> None:
+        log = self._log()
+        with file.reading() as tables:
+            state = _read_state(tables)
+        if state == _state_of(log):
+            return
+        if state is not None and not _continues(log, state):
+            file.drop_folded()
+        while True:
+            with file.writing() as tables:
+                state = _read_state(tables)
+                if state is not None and state.size >= log.size:
+                    return
+                self._fold(tables, log, state.size if state else 0, BATCH_ENTRIES)
+
+    def _fold(self, tables: WritableTables, log: Log, start: int, most: int) -> None:
+        stop = min(log.size, start + most)
+        for index, raw in enumerate(log.read(start, stop), start):
+            fold(tables, index, parse_entry(raw, what=f"log entry {index}"), self._read)
+        root = log.root if stop == log.size else log.root_at(stop)
+        _write_state(tables, State(log.origin, stop, root))
+
+    def _in_memory(self) -> MemoryTables:
+        log = self._log()
+        wanted = _state_of(log)
+        known = self._memory
+        if known is not None and known[0] == wanted:
+            return known[1]
+        if known is not None and _continues(log, known[0]):
+            start, tables = known[0].size, known[1]
+        else:
+            start, tables = 0, MemoryTables()
+        self._memory = None
+        self._fold(tables, log, start, log.size)
+        self._memory = (wanted, tables)
+        return tables
+
+    def _discard(self) -> bool:
+        """Take a broken file out of the way; False when that can't be done now."""
+        try:
+            with self._lock.exclusive():
+                close_file(self.folder)
+                self._move_aside()
+        except (Conflict, NoSpace):
+            return False
+        except KvgError as error:
+            if error.code != KvgError.code:
+                raise
+            return False
+        return True
+
+    def _move_aside(self) -> None:
+        close_file(self.folder)
+        aside = durable.temporary_name(self._staging, "index")
+        with durable.translated(self.folder):
+            durable.step("rename", self.folder)
+            try:
+                os.rename(self.folder, aside)
+            except FileNotFoundError:
+                return
+            if not aside.is_dir():
+                os.unlink(aside)
+                return
+            for name in os.listdir(aside):
+                os.unlink(aside / name)
+            os.rmdir(aside)
+
+    def check(self) -> None:
+        """Raise ``Corrupt`` when the file on disk could not be used as it is."""
+        try:
+            check_file(self.folder / "data.mdb")
+        except (BrokenIndex, UnwritableIndex) as error:
+            raise Corrupt(error.message, hint="kvg reindex") from None
+
+
+def _state_of(log: Log) -> State:
+    return State(log.origin, log.size, log.root)
+
+
+def _continues(log: Log, state: State) -> bool:
+    """Whether ``log`` is what was folded and perhaps more."""
+    return (
+        state.origin == log.origin
+        and state.size <= log.size
+        and log.is_extension_of(state.size, state.root)
+    )
+
+
+def _read_state(tables: Tables) -> State | None:
+    raw = tables.get(t.META, _STATE)
+    if raw is None:
+        return None
+    what = "index: state"
+    try:
+        value = canon.decode(raw, what=what)
+        canon.check_schema(value, SCHEMA, what=what)
+        value = canon.take(value, ("schema", "origin", "size", "root"), what=what)
+        root = bytes.fromhex(canon.as_str(value["root"], what=what))
+        size = canon.as_int(value["size"], what=what)
+        return State(canon.as_str(value["origin"], what=what), size, root)
+    except (Corrupt, Incompatible, ValueError) as error:
+        raise BrokenIndex(f"index: {error}") from None
+
+
+def _write_state(tables: WritableTables, state: State) -> None:
+    value: canon.Json = {
+        "schema": SCHEMA,
+        "origin": state.origin,
+        "size": state.size,
+        "root": state.root.hex(),
+    }
+    tables.put(t.META, _STATE, canon.encode(value))

@@ -1,0 +1,81 @@
+"""Names of refs, and what a person may write to mean an artifact."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kvg.errors import UsageError
+
+MAX_NAME_BYTES = 255
+_NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*(?:/[a-z0-9_-][a-z0-9._-]*)*", re.ASCII)
+_PAST = re.compile(r"(?P<name>[^@]+)@\{(?P<back>[0-9]{1,9})\}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+RULE = "lower-case letters, digits and . _ - /, no part starts with a dot, no '..'"
+
+
+@dataclass(frozen=True, slots=True)
+class RefAt:
+    """A ref, or its value ``back`` moves ago: ``REF@{back}``."""
+
+    name: str
+    back: int = 0
+
+    def __post_init__(self) -> None:
+        check_ref_name(self.name)
+        if self.back < 0:
+            raise UsageError(f"{self.name}@{{{self.back}}}: not a number of moves")
+
+    def __str__(self) -> str:
+        return f"{self.name}@{{{self.back}}}" if self.back else self.name
+
+
+def is_ref_name(name: str) -> bool:
+    """Whether ``name`` may name an artifact."""
+    return (
+        len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+        and _NAME.fullmatch(name) is not None
+        and ".." not in name
+    )
+
+
+def check_ref_name(name: str) -> None:
+    """Raise ``UsageError`` unless ``name`` is a name of a ref."""
+    if not is_ref_name(name):
+        raise UsageError(
+            f"{name[:80]!r}: not a name of a ref", hint=f"a name has {RULE}; e.g. docs/handbook"
+        )
+
+
+def parse_ref_at(text: str) -> RefAt:
+    """``REF`` or ``REF@{n}``. Raises ``UsageError``."""
+    past = _PAST.fullmatch(text)
+    if past is None:
+        return RefAt(text)
+    return RefAt(past["name"], int(past["back"]))
+
+
+def parse_digest_prefix(text: str) -> str | None:
+    """The hex of ``sha256:…`` or of at least 6 bare hex digits; None when ``text`` is neither.
+
+    Raises ``UsageError`` when it begins with ``sha256:`` and is no digest.
+    """
+    from kvg.digest import PREFIX, parse_prefix
+
+    if text.startswith(PREFIX):
+        return parse_prefix(text)
+    return text if _HEX.fullmatch(text) else None
+
+
+def ref_from_stem(stem: str) -> str:
+    """The ref that a file named ``stem`` gets when none is given: lower case, the rest as ``-``.
+
+    Raises ``UsageError`` when nothing usable is left.
+    """
+    name = re.sub(r"[^a-z0-9._-]+", "-", stem.lower())
+    name = re.sub(r"\.{2,}", ".", name).strip(".-")[:MAX_NAME_BYTES]
+    if not is_ref_name(name):
+        raise UsageError(
+            f"{stem[:80]!r}: gives no name of a ref", hint="give one: kvg deposit REF FILE"
+        )
+    return name

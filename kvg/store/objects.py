@@ -1,0 +1,248 @@
+"""The object folder: write-once files in stored form (KVZ1), each named by its digest.
+
+The name is the digest of the *raw* bytes. A file is staged, synced and renamed into place, so what
+is there is whole, unless the disk lied; so reading checks everything and presence proves nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_prefix, sha256_all, short
+from kvg.errors import Corrupt, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.store.lock import Lock
+
+LIMIT_BYTES = 1 << 30
+"""The largest object whose size the caller doesn't state."""
+
+HEADER_SLACK_BYTES = 1 << 16
+FILE_MODE = 0o444
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """One put: the object's digest, whether it was written now, and its size in stored form."""
+
+    digest: Digest
+    new: bool
+    stored_size: int
+
+
+class ObjectFolder:
+    """The objects of one store. Readers take no lock; a put holds the store's lock shared."""
+
+    def __init__(
+        self, folder: Path, *, staging: Path, lock: Lock, codec: Callable[[], int]
+    ) -> None:
+        """``staging`` is on the file system of ``folder``; ``codec`` gives the codec for puts."""
+        self.folder = folder
+        self.lock = lock
+        self._staging = staging
+        self._codec = codec
+
+    def put(
+        self,
+        raw: Buffer | Sequence[Buffer],
+        *,
+        digest: Digest | None = None,
+        data_start: int = 0,
+        element: int = 1,
+        codec: int | None = None,
+        threads: int = 1,
+        before: Callable[[Digest], None] | None = None,
+    ) -> PutResult:
+        """Store the object with the bytes ``raw``; durable when this returns.
+
+        ``digest``: the SHA-256 of ``raw`` where the caller has computed it from these very bytes.
+        ``data_start``: offset in ``raw`` that codec 0 puts on a 4096 boundary. ``element``: bytes
+        per element, for codec 2. ``codec``: None takes ``store.codec``. ``before`` is called with
+        the digest before anything is looked at.
+        An object that is there and sound is left alone; a damaged one is replaced.
+        Raises ``NoSpace``, ``Conflict`` when the lock is not had.
+        """
+        data = raw if isinstance(raw, bytes | bytearray | memoryview) else b"".join(raw)
+        digest = digest or sha256_all([data])
+        if before is not None:
+            before(digest)
+        with self.lock.shared():
+            stored_size = self._sound_size(digest, len(memoryview(data).cast("B")), threads)
+            if stored_size is not None:
+                return PutResult(digest, False, stored_size)
+            return self._write(digest, data, data_start, element, codec, threads)
+
+    def _write(
+        self,
+        digest: Digest,
+        data: Buffer,
+        data_start: int,
+        element: int,
+        codec: int | None,
+        threads: int,
+    ) -> PutResult:
+        from kvg import codec as kvz
+
+        wanted = self._codec() if codec is None else codec
+        if wanted == kvz.PLANES and element == 1:
+            wanted = kvz.ZSTD
+        stored = kvz.encode(
+            data,
+            digest=digest,
+            codec=wanted,
+            planes=element if wanted == kvz.PLANES else 1,
+            data_start=data_start if wanted == kvz.RAW else 0,
+            threads=threads,
+        )
+        size = durable.write_new(
+            self.stored_path(digest), stored.parts(), staging=self._staging, mode=FILE_MODE
+        )
+        return PutResult(digest, True, size)
+
+    def put_stored(
+        self, stored: Buffer, *, digest: Digest, size: int | None = None, what: str
+    ) -> PutResult:
+        """Store an object received in stored form, as it stands, after checking all of it.
+
+        Raises ``Corrupt`` naming ``what`` unless it decodes to ``size`` bytes with this digest.
+        """
+        from kvg import codec as kvz
+
+        raw = kvz.decode(stored, digest=digest, size=size, what=what, limit=LIMIT_BYTES)
+        with self.lock.shared():
+            stored_size = self._sound_size(digest, len(raw), 1)
+            if stored_size is not None:
+                return PutResult(digest, False, stored_size)
+            path = self.stored_path(digest)
+            durable.write_new(path, [stored], staging=self._staging, mode=FILE_MODE)
+        return PutResult(digest, True, len(stored))
+
+    def _sound_size(self, digest: Digest, size: int, threads: int) -> int | None:
+        """The stored size of an object that is there and whole by its own checksums, else None."""
+        if not self.has(digest):
+            return None
+        try:
+            self.read(digest, size=size, what=short(digest), check_digest=False, threads=threads)
+            return self.stored_size(digest)
+        except (Corrupt, NotFound):
+            return None
+
+    def has(self, digest: Digest) -> bool:
+        """Whether a file is there under the object's name. It proves nothing about its bytes."""
+        return self.stored_path(digest).is_file()
+
+    def read(
+        self,
+        digest: Digest,
+        *,
+        size: int | None = None,
+        what: str,
+        check_digest: bool = True,
+        threads: int = 1,
+        limit: int = LIMIT_BYTES,
+    ) -> memoryview:
+        """The raw bytes of the object, checked: every frame, and the whole when ``check_digest``.
+
+        ``size``: the raw size where something signed states it; ``limit`` bounds it otherwise.
+        Raises ``Corrupt`` naming ``what`` when anything differs and when the object is missing.
+        """
+        from kvg import codec as kvz
+
+        name = f"{what}: object {short(digest)}"
+        stored = self.read_stored(digest, what=what, limit=limit if size is None else size)
+        return kvz.decode(
+            stored,
+            digest=digest,
+            size=size,
+            what=name,
+            threads=threads,
+            check_digest=check_digest,
+            limit=limit if size is None else max(size, 1),
+        )
+
+    def read_stored(self, digest: Digest, *, what: str, limit: int = LIMIT_BYTES) -> bytes:
+        """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""
+        path = self.stored_path(digest)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck") from None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Corrupt(f"{path}: a link, not an object", hint="kvg fsck") from None
+            durable.raise_translated(error, path)
+        with durable.translated(path), open(fd, "rb", buffering=0) as file:
+            size = os.fstat(fd).st_size
+            if size > limit + limit // 32 + HEADER_SLACK_BYTES:
+                raise Corrupt(f"{what}: object {short(digest)} is too large: {size} bytes")
+            return _read_whole(file.fileno(), size)
+
+    def stored_path(self, digest: Digest) -> Path:
+        """Where the object's file lies."""
+        name = hex_of(digest)
+        return self.folder / name[:2] / name[2:]
+
+    def stored_size(self, digest: Digest) -> int:
+        """Bytes of the object's file. Raises ``NotFound``."""
+        path = self.stored_path(digest)
+        with durable.translated(path):
+            return path.stat().st_size
+
+    def remove(self, digest: Digest) -> int:
+        """Remove the object; returns the bytes freed. Only under the exclusive store lock."""
+        size = self.stored_size(digest) if self.has(digest) else 0
+        durable.remove(self.stored_path(digest))
+        return size
+
+    def all(self) -> Iterator[Digest]:
+        """Every object's digest, ascending. Names that are no objects are passed over."""
+        for prefix in _sorted_names(self.folder):
+            if len(prefix) == 2:
+                for rest in _sorted_names(self.folder / prefix):
+                    name = PREFIX + prefix + rest
+                    if is_digest(name):
+                        yield name
+
+    def resolve(self, prefix: str) -> Digest:
+        """The one object whose digest begins with ``prefix`` (at least 6 hex digits).
+
+        Raises ``NotFound``, and ``UsageError`` when several do.
+        """
+        digits = parse_prefix(prefix)
+        names = _sorted_names(self.folder / digits[:2])
+        found = [
+            n for n in names if n.startswith(digits[2:]) and is_digest(PREFIX + digits[:2] + n)
+        ]
+        if not found:
+            raise NotFound(f"{prefix}: no such object", hint="kvg ls")
+        if len(found) > 1:
+            raise UsageError(f"{prefix}: stands for {len(found)} objects", hint="give more digits")
+        return Digest(PREFIX + digits[:2] + found[0])
+
+
+def _sorted_names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        durable.raise_translated(error, folder)
+
+
+def _read_whole(fd: int, size: int) -> bytes:
+    """``size`` bytes from ``fd``, fewer when the file got shorter (its header will tell)."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.read(fd, min(size, 1 << 30))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

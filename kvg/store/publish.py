@@ -1,0 +1,142 @@
+"""Publication: one append to the log, under the lock, after looking at what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from kvg.digest import Digest, short
+from kvg.errors import Conflict, Corrupt
+from kvg.log.entry import (
+    AttestationEntry,
+    Entry,
+    PinEntry,
+    RefEntry,
+    encode_entry,
+)
+from kvg.store import refs
+from kvg.store import tables as t
+from kvg.store.names import check_ref_name
+
+if TYPE_CHECKING:
+    from kvg.signing.keys import PrivateKey
+    from kvg.store.store import Store
+    from kvg.store.tables import Tables
+
+
+class _Anything(Enum):
+    ANY = "any"
+
+
+ANY: Final = _Anything.ANY
+"""Move a ref whatever it is now."""
+
+Expectation: TypeAlias = Digest | Literal[_Anything.ANY] | None
+"""What a ref has to be now: a digest, nothing (None), or anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefMove:
+    """A wish to move a ref; refused with ``Conflict`` unless the ref is as expected now."""
+
+    name: str
+    digest: Digest | None
+    expect: Expectation = ANY
+
+    def __post_init__(self) -> None:
+        check_ref_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What one publication added: each entry with its index in the log; may be nothing."""
+
+    entries: tuple[tuple[int, Entry], ...]
+    size: int
+    is_indexed: bool = True
+
+    def index_of(self, digest: Digest) -> int | None:
+        """The index of the attestation that names the envelope ``digest``; None if not new."""
+        for index, entry in self.entries:
+            if isinstance(entry, AttestationEntry) and entry.envelope == digest:
+                return index
+        return None
+
+
+def publish(
+    store: Store, changes: Sequence[Entry | RefMove], *, now: int, key: PrivateKey | None
+) -> Published:
+    """See ``Store.publish``."""
+    with store.lock.exclusive():
+        log = store.log
+        entries = store.index.query(lambda tables: tuple(_entries(store, tables, changes, now)))
+        if not entries:
+            return Published((), log.size)
+        signer = key or store.log_key()
+        first = log.append([encode_entry(entry) for entry in entries], signer)
+        is_indexed = store.index.update()
+        numbered = tuple(enumerate(entries, first))
+        return Published(numbered, first + len(entries), is_indexed)
+
+
+def _entries(
+    store: Store, tables: Tables, changes: Sequence[Entry | RefMove], now: int
+) -> Iterator[Entry]:
+    """The entries that make ``changes``; what is so already is left out."""
+    values: dict[str, Digest | None] = {}
+    for change in changes:
+        if isinstance(change, RefMove | RefEntry):
+            found = _ref_entry(tables, values, change, now)
+            if found is not None:
+                if found.digest is not None:
+                    _check_there(store, found.digest, f"ref {found.name}")
+                values[found.name] = found.digest
+                yield found
+        elif isinstance(change, AttestationEntry):
+            _check_there(store, change.subject, "attestation's subject")
+            _check_there(store, change.envelope, "attestation")
+            known = refs.attestations(tables, change.subject)
+            if all(item.envelope != change.envelope for item in known):
+                yield change
+        elif isinstance(change, PinEntry):
+            if change.on:
+                _check_there(store, change.digest, "pin")
+            if _is_pinned(tables, change.digest) != change.on:
+                yield change
+        else:
+            yield change
+
+
+def _ref_entry(
+    tables: Tables, values: dict[str, Digest | None], change: RefMove | RefEntry, now: int
+) -> RefEntry | None:
+    check_ref_name(change.name)
+    known = refs.ref_value(tables, change.name)
+    current = values.get(change.name, known.digest if known else None)
+    if isinstance(change, RefMove):
+        expect, time = change.expect, now
+    else:
+        expect, time = change.previous, change.time
+    if change.digest == current and expect in (ANY, current):
+        return None
+    if expect is not ANY and expect != current:
+        raise Conflict(
+            f"{change.name}: moved to {_name(current)}, expected {_name(expect)}",
+            hint=f"look at it with kvg log {change.name}, then run it again",
+        )
+    return RefEntry(time, change.name, change.digest, current)
+
+
+def _is_pinned(tables: Tables, digest: Digest) -> bool:
+    return any(pinned == digest for pinned, _ in refs.digests(tables, t.PINS))
+
+
+def _check_there(store: Store, digest: Digest, what: str) -> None:
+    if not store.objects.has(digest):
+        raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck")
+
+
+def _name(digest: Digest | None) -> str:
+    return short(digest) if digest else "nothing"

@@ -1,0 +1,508 @@
+"""A store: where it lies, how it is opened, and what can be asked of it and done with it.
+
+Layout: ``format``, ``config.toml``, ``objects/``, ``log/``, ``peers/``, ``trust.json``,
+``index.lmdb/``, ``tmp/``, ``lock``. Files are the truth; the index is a cache. Order of a writer,
+each durable before the next: pages and tokens, manifest, envelopes, log, index.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.digest import Digest, sha256_bytes, short
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.store import pending as pending_roots
+from kvg.store import refs as folded
+from kvg.store import tables as t
+from kvg.store import trusted
+from kvg.store.config import Config
+from kvg.store.index import Index
+from kvg.store.lock import Lock
+from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
+from kvg.store.objects import ObjectFolder
+from kvg.store.pending import Pending
+from kvg.store.publish import ANY, Expectation, Published, RefMove, publish
+from kvg.store.refs import LoggedAttestation, Move
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.log.entry import Entry
+    from kvg.log.log import Log
+    from kvg.objects.manifest import Manifest
+    from kvg.report import Report
+    from kvg.signing.keys import PrivateKey, PublicKey
+    from kvg.store.tables import Tables
+    from kvg.trust import Keyring, TrustFile
+
+FOLDER = ".kvg"
+FORMAT_FILE = "format"
+FORMAT = b"kvg-store 1\n"
+FORMAT_MARK = b"kvg-store "
+CONFIG_FILE = "config.toml"
+LOG_KEY = "store.log"
+"""The key of ``config.toml`` that pins the log: its signed-note verifier."""
+
+CODEC_KEY = "store.codec"
+MANIFEST_LIMIT_BYTES = 64 << 20
+TOKENS_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a person meant: a digest, and the name by which it was found, if it was one."""
+
+    ref: str | None
+    digest: Digest
+
+
+class Store:
+    """One store. Made by ``init``, ``open`` and ``find``; cheap until something is asked of it."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        lock_wait: float | None = None,
+        keyring: Keyring | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """Use ``open``: this does not look whether there is a store."""
+        self.root = root
+        self.keyring = keyring
+        self.staging = root / "tmp"
+        self.lock = Lock(root / "lock", wait_s=lock_wait, report=report)
+        self.config = Config(root / CONFIG_FILE, staging=self.staging, lock=self.lock)
+        self.objects = ObjectFolder(
+            root / "objects", staging=self.staging, lock=self.lock, codec=self._codec
+        )
+        self.index = Index(
+            root / "index.lmdb",
+            staging=self.staging,
+            lock=self.lock,
+            log=lambda: self.log,
+            read=self._read_artifact,
+        )
+        self._log: tuple[tuple[int, ...], Log] | None = None
+        self._seen: tuple[int, bytes] = (0, b"")
+
+    # ------------------------------------------------------------------ making and finding one
+
+    @staticmethod
+    def init(
+        path: Path,
+        *,
+        keyring: Keyring,
+        bare: bool = False,
+        lock_wait: float | None = None,
+        report: Report | None = None,
+    ) -> Store:
+        """Make a store in ``path/.kvg``, or in ``path`` itself when ``bare``; again is harmless.
+
+        Makes the log's key in ``keyring``. An interrupted one is finished by the next.
+        """
+        root = path if bare else path / FOLDER
+        if not _has_format(root):
+            _make(root, keyring)
+        return Store.open(root, lock_wait=lock_wait, keyring=keyring, report=report)
+
+    @staticmethod
+    def open(
+        root: Path,
+        *,
+        lock_wait: float | None = None,
+        keyring: Keyring | None = None,
+        report: Report | None = None,
+    ) -> Store:
+        """The store whose folder is ``root`` (or ``root/.kvg``).
+
+        Raises ``NotFound`` where there is none, ``Incompatible`` for another format version.
+        """
+        if not _has_format(root):
+            if not _has_format(root / FOLDER):
+                raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
+            root = root / FOLDER
+        return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
+
+    @staticmethod
+    def find(
+        start: Path,
+        *,
+        lock_wait: float | None = None,
+        keyring: Keyring | None = None,
+        report: Report | None = None,
+    ) -> Store:
+        """The nearest store from ``start`` upward: a folder ``.kvg``, or a bare store.
+
+        Raises ``NotFound``.
+        """
+        absolute = start.absolute()
+        for folder in (absolute, *absolute.parents):
+            for root in (folder / FOLDER, folder):
+                if _has_format(root):
+                    return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
+        raise NotFound(f"no store in {start} or above it", hint="kvg init")
+
+    # ------------------------------------------------------------------------------- what it has
+
+    @property
+    def log(self) -> Log:
+        """The log as its newest checkpoint says it is.
+
+        Raises ``Corrupt``, and ``Untrusted`` when it is not the log that this store was made with.
+        """
+        from kvg.log.log import Log
+
+        folder = self.root / "log"
+        identity = _identity(folder / "checkpoint")
+        if self._log is not None and self._log[0] == identity:
+            return self._log[1]
+        log = Log.open(folder, verifier=self._verifier(), staging=self.staging)
+        if self._log is not None and not log.is_extension_of(*self._seen):
+            raise Untrusted(
+                f"log {folder}: rolled back or forked while it was in use",
+                hint="restore the newer log from a copy of the store",
+            )
+        self._log = (identity, log)
+        self._seen = (log.size, log.root)
+        return log
+
+    @property
+    def trust(self) -> TrustFile:
+        """Whose keys count: the newest version that the log names; version 0 when there is none.
+
+        Raises ``Untrusted`` when ``trust.json`` was changed by anything but a signed version.
+        """
+        return trusted.read_trust(self)
+
+    def log_key(self) -> PrivateKey:
+        """The key that signs this store's log. Raises ``NotFound`` when it was not made here."""
+        origin = self.log.origin
+        if self.keyring is None:
+            raise NotFound(f"no keys at hand for the log {origin}")
+        return self.keyring.log_key(origin)
+
+    def refs(self) -> Mapping[str, Digest]:
+        """Every ref that stands, by name."""
+        values = self.index.query(lambda tables: tuple(folded.all_refs(tables)))
+        return {value.name: value.digest for value in values if value.digest is not None}
+
+    def ref(self, name: str) -> Digest | None:
+        """What ``name`` is now, None when it is no ref."""
+        value = self.index.query(lambda tables: folded.ref_value(tables, name))
+        return value.digest if value else None
+
+    def refs_of(self, digest: Digest) -> tuple[str, ...]:
+        """The refs that stand for ``digest``, by name."""
+        return tuple(name for name, value in self.refs().items() if value == digest)
+
+    def history(self, name: str) -> tuple[Move, ...]:
+        """Every move of a ref, the newest first. Raises ``NotFound``."""
+        moves = self.index.query(lambda tables: folded.history(tables, name))
+        if not moves:
+            raise self._no_ref(name)
+        return moves
+
+    def resolve(self, text: str) -> Resolved:
+        """What ``REF``, ``REF@{n}``, ``sha256:…`` or 6 or more hex digits mean. A ref goes first.
+
+        Raises ``NotFound``, and ``UsageError`` when it can't be a name or means several objects.
+        """
+        is_past = "@{" in text
+        if is_past or is_ref_name(text):
+            at = parse_ref_at(text)
+            move = self.index.query(lambda tables: folded.past_move(tables, at.name, at.back))
+            if move is not None and move.digest is not None:
+                return Resolved(str(at), move.digest)
+        digits = None if is_past else parse_digest_prefix(text)
+        if digits is None:
+            parse_ref_at(text)
+            raise self._no_ref(text)
+        return Resolved(None, self._resolve_digest(digits))
+
+    def _resolve_digest(self, digits: str) -> Digest:
+        """Artifacts go before other objects that begin alike."""
+        even = bytes.fromhex(digits[: len(digits) // 2 * 2])
+
+        def ask(tables: Tables) -> tuple[Digest, ...]:
+            wanted = f"sha256:{digits}"
+            return tuple(d for d in folded.subjects(tables, even) if d.startswith(wanted))
+
+        found = self.index.query(ask)
+        return found[0] if len(found) == 1 else self.objects.resolve(digits)
+
+    def _no_ref(self, name: str) -> NotFound:
+        import difflib
+
+        near = difflib.get_close_matches(name, list(self.refs()), n=1)
+        hint = f"did you mean {near[0]}?" if near else "kvg ls"
+        return NotFound(f"{name}: no such ref", hint=hint)
+
+    def manifest(self, digest: Digest, *, what: str | None = None) -> Manifest:
+        """The manifest ``digest``, its bytes checked. Raises ``Corrupt``, ``Incompatible``."""
+        from kvg.objects.manifest import parse_manifest
+
+        name = what or short(digest)
+        raw = self.objects.read(digest, what=name, limit=MANIFEST_LIMIT_BYTES)
+        return parse_manifest(bytes(raw), what=name)
+
+    def ids(self, manifest: Manifest, *, what: str) -> Sequence[int]:
+        """The token ids of an artifact, their bytes checked. Raises ``Corrupt``."""
+        from kvg.objects.tokens import decode_ids
+
+        count = manifest.tokens.count
+        raw = self.objects.read(manifest.tokens.digest, size=4 * count, what=f"{what}: token ids")
+        return decode_ids(raw, what=f"{what}: token ids", count=count)
+
+    def attestations(self, subject: Digest) -> tuple[LoggedAttestation, ...]:
+        """The envelopes that the log lists for ``subject``, in the order of the log."""
+        return self.index.query(lambda tables: folded.attestations(tables, subject))
+
+    def artifacts(self) -> tuple[Digest, ...]:
+        """Every artifact that has an attestation, ascending, with a ref or without."""
+        return self.index.query(lambda tables: tuple(folded.subjects(tables)))
+
+    def pins(self) -> frozenset[Digest]:
+        """The digests that gc keeps without a ref."""
+        return self._digests(t.PINS)
+
+    def forgotten(self) -> frozenset[Digest]:
+        """The artifacts whose content was removed for good."""
+        return self._digests(t.FORGOTTEN)
+
+    def preregistered(self) -> frozenset[Digest]:
+        """The digests that were committed to before a run."""
+        return self._digests(t.PREREGISTERED)
+
+    def _digests(self, table: str) -> frozenset[Digest]:
+        return self.index.query(
+            lambda tables: frozenset(digest for digest, _ in folded.digests(tables, table))
+        )
+
+    def trust_versions(self) -> tuple[tuple[int, Digest], ...]:
+        """Every version of the trust file with the digest of the object that holds it."""
+        return self.index.query(folded.trust_versions)
+
+    def roots(self) -> frozenset[Digest]:
+        """What gc marks from, beside the closure of it: refs, pins, trust files, live writers.
+
+        Call it under the exclusive lock when something is removed after it.
+        """
+        kept = {*self.refs().values(), *self.pins(), *self.preregistered()}
+        kept.update(digest for _, digest in self.trust_versions())
+        return frozenset(kept | pending_roots.live_roots(self.staging))
+
+    def find_tokens(
+        self,
+        model: Digest,
+        engine: Digest,
+        page_tokens: int,
+        tokens: Digest,
+        cuts: Sequence[int] = (),
+    ) -> tuple[Digest, ...]:
+        """Artifacts of the same computation on the same ids. A hint: verify before relying on it.
+
+        ``tokens`` is the digest of the encoded ids; ``cuts`` are the cut points, ascending.
+        """
+        key = folded.find_key(model, engine, page_tokens, tokens, cuts)
+        found = self.index.query(lambda tables: folded.listed(tables, t.TOKENS, key))
+        return tuple(digest for digest in found if self.objects.has(digest))
+
+    def find_prefix(
+        self, model: Digest, engine: Digest, page_tokens: int, ids: Sequence[int]
+    ) -> tuple[tuple[int, Digest], ...]:
+        """(tokens, artifact) of each that has whole pages for the beginning of ``ids``.
+
+        The longest first. A hint: verify, and compare the ids, before relying on it.
+        """
+        keys = list(folded.find_prefix_keys(model, engine, page_tokens, ids))
+
+        def ask(tables: Tables) -> tuple[tuple[int, Digest], ...]:
+            return tuple(
+                (n, digest)
+                for n, key in reversed(keys)
+                for digest in folded.listed(tables, t.PREFIXES, key)
+            )
+
+        return tuple(row for row in self.index.query(ask) if self.objects.has(row[1]))
+
+    def recall(self, key: Sequence[str | int]) -> bytes | None:
+        """What was remembered under ``key``; None when nothing was, or the index was lost."""
+        return self.index.recall(_cache_key(key))
+
+    def remember(self, key: Sequence[str | int], value: bytes) -> None:
+        """Cache ``value`` under ``key``, e.g. a fingerprint under path, inode, size and times."""
+        self.index.remember(_cache_key(key), value)
+
+    # ---------------------------------------------------------------------------- what is done
+
+    def pending(self) -> AbstractContextManager[Pending]:
+        """Pending roots for one piece of work: put and keep objects through it, and publish inside.
+
+        Without it gc may take what is not yet named by the log.
+        """
+        return pending_roots.open_pending(self.objects, self.staging)
+
+    def publish(
+        self,
+        entries: Sequence[Entry | RefMove],
+        *,
+        now: int | None = None,
+        key: PrivateKey | None = None,
+    ) -> Published:
+        """Append to the log in one step and bring the index up to date.
+
+        Ref moves are compare-and-swap: a ``RefEntry`` needs its ``previous``, a ``RefMove`` its
+        ``expect``. What is so already (the same attestation, ref or pin) adds nothing. ``now``:
+        seconds since 1970, for information only. ``key``: the log's, by default from the keyring.
+        Raises ``Conflict``, ``Corrupt`` when an object named is missing, ``NotFound`` without the
+        log's key, ``NoSpace``; then nothing was appended.
+        """
+        return publish(self, entries, now=_seconds(now), key=key)
+
+    def record(
+        self,
+        subject: Digest,
+        envelopes: Sequence[Digest],
+        *,
+        refs: Sequence[RefMove] = (),
+        now: int | None = None,
+    ) -> Published:
+        """Publish ``envelopes`` (stored objects) as attestations of ``subject``, and move refs."""
+        from kvg.log.entry import AttestationEntry
+
+        at = _seconds(now)
+        entries = [AttestationEntry(at, subject, envelope) for envelope in envelopes]
+        return self.publish([*entries, *refs], now=at)
+
+    def set_ref(
+        self,
+        name: str,
+        digest: Digest | None,
+        *,
+        expect: Expectation = ANY,
+        now: int | None = None,
+    ) -> Published:
+        """Move one ref, or remove it (``digest`` None). Raises ``Conflict``."""
+        return self.publish([RefMove(name, digest, expect)], now=now)
+
+    def set_pin(self, digest: Digest, on: bool, *, now: int | None = None) -> Published:
+        """Keep ``digest`` from gc without a ref, or no longer."""
+        from kvg.log.entry import PinEntry
+
+        return self.publish([PinEntry(_seconds(now), digest, on)])
+
+    def set_trust(self, trust: TrustFile, *, now: int | None = None) -> Published:
+        """Make ``trust``, signed, the store's trust file. Raises ``Untrusted``, ``Conflict``."""
+        return trusted.write_trust(self, trust, now=_seconds(now))
+
+    def trust_first(self, key: PrivateKey, *, now: int | None = None) -> bool:
+        """Trust ``key`` as depositor and publisher if nobody is trusted yet; whether it was so."""
+        return trusted.trust_first(self, key, now=_seconds(now))
+
+    def reindex(self) -> int:
+        """Rebuild the index from files; returns the number of log entries folded."""
+        return self.index.rebuild().size
+
+    def close(self) -> None:
+        """Close what is open. The store may be used again."""
+        self.index.close()
+        self._log = None
+
+    def _codec(self) -> int:
+        codec = self.config.number(CODEC_KEY, 0)
+        if codec not in (0, 1, 2):
+            raise KvgError(f"{CODEC_KEY} is {codec}", hint=f"kvg config set {CODEC_KEY} 0, 1 or 2")
+        return codec
+
+    def _verifier(self) -> PublicKey:
+        """The log's key as pinned: in the configuration, and by the user's own keys."""
+        from kvg.signing.note import parse_verifier
+
+        what = f"{self.config.path}: {LOG_KEY}"
+        line = self.config.text(LOG_KEY)
+        if line is None:
+            raise Corrupt(f"{what} is missing", hint=f"it is the line in {self.root}/log/verifier")
+        origin, public = parse_verifier(line, what=what)
+        own = self.keyring.log_public(origin) if self.keyring is not None else None
+        if own is not None and own != public:
+            raise Untrusted(
+                f"{what} is not the key that {origin} was made with",
+                hint="the log or its configuration was swapped; restore the store from a copy",
+            )
+        return public
+
+    def _read_artifact(self, digest: Digest) -> tuple[Manifest, Sequence[int]] | None:
+        try:
+            manifest = self.manifest(digest)
+            return manifest, self.ids(manifest, what=short(digest))
+        except (Corrupt, Incompatible):
+            return None
+
+
+def _make(root: Path, keyring: Keyring) -> None:
+    """Make what a store has; the format line comes last, so that half a store is none."""
+    from kvg.log.log import Log
+    from kvg.signing.note import encode_verifier, parse_verifier
+
+    staging = root / "tmp"
+    for folder in (root, root / "objects", root / "peers", staging):
+        durable.make_dir(folder)
+    lock = Lock(root / "lock")
+    with lock.exclusive():
+        if _has_format(root):
+            return
+        config = Config(root / CONFIG_FILE, staging=staging, lock=lock)
+        line = config.text(LOG_KEY)
+        origin = parse_verifier(line, what=LOG_KEY)[0] if line else f"kvg-{os.urandom(16).hex()}"
+        key = keyring.new_log_key(origin)
+        config.set(LOG_KEY, encode_verifier(origin, key.public))
+        if not (root / "log" / "checkpoint").exists():
+            Log.create(root / "log", origin=origin, key=key, staging=staging)
+        durable.replace(root / FORMAT_FILE, [FORMAT], staging=staging)
+
+
+def _has_format(root: Path) -> bool:
+    """Whether ``root`` is a store that this kvg reads. Raises ``Incompatible`` for a newer one."""
+    try:
+        with open(root / FORMAT_FILE, "rb") as file:
+            found = file.read(64)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        durable.raise_translated(error, root / FORMAT_FILE)
+    if found == FORMAT:
+        return True
+    if found.startswith(FORMAT_MARK):
+        version = found.decode("ascii", "replace").strip()
+        raise Incompatible(f"{root}: {version}, this kvg reads kvg-store 1", hint="update kvg")
+    if root.name == FOLDER:
+        raise Corrupt(f"{root / FORMAT_FILE}: not the format line of a store")
+    return False
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Changes whenever the file is replaced."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        durable.raise_translated(error, path)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _cache_key(key: Sequence[str | int]) -> bytes:
+    from kvg import canon
+
+    return sha256_bytes(canon.encode([str(part) for part in key]))
+
+
+def _seconds(now: int | None) -> int:
+    return int(time.time()) if now is None else now

@@ -1,0 +1,81 @@
+"""The tables of the index, as the fold over the log fills them: in LMDB or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+META = "meta"
+REFS = "refs"
+HISTORY = "history"
+ATTESTATIONS = "attestations"
+PINS = "pins"
+TRUST = "trust"
+REVOKED = "revoked"
+FORGOTTEN = "forgotten"
+PREREGISTERED = "preregistered"
+TOKENS = "tokens"
+PREFIXES = "prefixes"
+FAMILIES = "families"
+FINGERPRINTS = "fingerprints"
+
+FOLDED = (
+    META,
+    REFS,
+    HISTORY,
+    ATTESTATIONS,
+    PINS,
+    TRUST,
+    REVOKED,
+    FORGOTTEN,
+    PREREGISTERED,
+    TOKENS,
+    PREFIXES,
+    FAMILIES,
+)
+"""Tables that are wholly recomputed from files."""
+
+ALL = (*FOLDED, FINGERPRINTS)
+
+MAX_KEY_BYTES = 511
+
+
+class Tables(Protocol):
+    """One consistent view of the tables. Keys and values are bytes; keys up to 511 bytes."""
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """The value of ``key``, None when there is none."""
+
+    def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Every key that begins with ``prefix``, ascending, with its value."""
+
+
+class WritableTables(Tables, Protocol):
+    """Tables inside one write: all of it becomes visible at once, or none."""
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Set ``key``."""
+
+    def delete(self, table: str, key: bytes) -> None:
+        """Remove ``key``; one that is not there is no failure."""
+
+
+class MemoryTables:
+    """Tables in memory: for a store that can't be written to."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[bytes, bytes]] = {name: {} for name in ALL}
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        return self._tables[table].get(key)
+
+    def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        rows = self._tables[table]
+        for key in sorted(key for key in rows if key.startswith(prefix)):
+            yield key, rows[key]
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        self._tables[table][key] = value
+
+    def delete(self, table: str, key: bytes) -> None:
+        self._tables[table].pop(key, None)

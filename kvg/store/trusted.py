@@ -1,0 +1,106 @@
+"""The store's trust file: ``trust.json`` is a copy of the object that the log names as newest.
+
+Order of a change, each durable before the next: the object, the log, ``trust.json``. So after a
+crash the log decides, and a file that the log does not know was changed by hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.digest import Digest, sha256
+from kvg.errors import NotFound, Untrusted
+from kvg.log.entry import Entry, RevokeEntry, TrustEntry
+from kvg.trust.policy import (
+    TrustFile,
+    bootstrap_trust,
+    check_signed,
+    check_succession,
+    encode_trust,
+    parse_trust,
+)
+
+if TYPE_CHECKING:
+    from kvg.signing.keys import PrivateKey
+    from kvg.store.publish import Published
+    from kvg.store.store import Store
+
+FILE = "trust.json"
+MAX_FILE_BYTES = 1 << 20
+
+
+def read_trust(store: Store) -> TrustFile:
+    """See ``Store.trust``."""
+    path = store.root / FILE
+    data = _read_file(store)
+    versions = store.trust_versions()
+    if not versions:
+        if data is not None:
+            raise Untrusted(f"{path}: not in the log of this store", hint=f"remove {path}")
+        return TrustFile()
+    newest = versions[-1][1]
+    digest = None if data is None else sha256(data)
+    if digest is not None and all(digest != known for _, known in versions):
+        raise Untrusted(
+            f"{path}: changed without the signatures that a change needs",
+            hint=f"remove {path}: the log knows the signed one; then use kvg trust",
+        )
+    if data is None or digest != newest:
+        data = bytes(store.objects.read(newest, what=f"trust file of {path}"))
+    trust = parse_trust(data, what=str(path))
+    check_signed(trust, what=str(path))
+    return trust
+
+
+def write_trust(store: Store, trust: TrustFile, *, now: int) -> Published:
+    """See ``Store.set_trust``."""
+    with store.lock.exclusive(), store.pending() as pending:
+        old = read_trust(store)
+        check_succession(old, trust)
+        data = encode_trust(trust)
+        digest = pending.put(data).digest
+        published = store.publish(_entries(old, trust, digest, now), now=now)
+        durable.replace(store.root / FILE, [data], staging=store.staging)
+        return published
+
+
+def trust_first(store: Store, key: PrivateKey, *, now: int) -> bool:
+    """See ``Store.trust_first``."""
+    with store.lock.exclusive():
+        if read_trust(store).version:
+            return False
+        write_trust(store, bootstrap_trust(key), now=now)
+    return True
+
+
+def check_versions(store: Store) -> None:
+    """Check every version that the log names against the one before.
+
+    Raises ``Corrupt`` when one is damaged, ``Untrusted`` when one may not follow the other.
+    """
+    old = TrustFile()
+    for version, digest in store.trust_versions():
+        new = read_version(store, digest)
+        check_succession(old, new, what=f"trust file, version {version}")
+        old = new
+
+
+def read_version(store: Store, digest: Digest) -> TrustFile:
+    """A version of the trust file from its object, unchecked but for its bytes."""
+    return parse_trust(store.objects.read(digest, what="trust file"), what="trust file")
+
+
+def _entries(old: TrustFile, new: TrustFile, digest: Digest, now: int) -> list[Entry]:
+    added = [item for item in new.revoked if item not in old.revoked]
+    entries: list[Entry] = [TrustEntry(now, new.version, digest)]
+    return entries + [RevokeEntry(now, item.keyid, item.origin, item.size) for item in added]
+
+
+def _read_file(store: Store) -> bytes | None:
+    path = store.root / FILE
+    try:
+        with durable.translated(path), open(path, "rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except NotFound:
+        return None

@@ -1,0 +1,247 @@
+"""The user's own private keys: one folder, one file per key, never under a store.
+
+``NAME.pem`` holds the private key (PKCS#8, 0600 from its creation), ``NAME.pub`` the public one as
+an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.errors import Conflict, KvgError, NotFound, Untrusted, UsageError
+from kvg.signing import keys as signing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.signing.keys import Passphrase, PrivateKey, PublicKey
+
+LOGS = "logs"
+STORE_MARK = b"kvg-store"
+MAX_FILE_BYTES = 1 << 16
+MIN_KEYID_DIGITS = 6
+_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._@-]{0,99}", re.ASCII)
+_KEYID = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What is known of a private key without opening it."""
+
+    name: str
+    keyid: str
+    public: PublicKey
+    encrypted: bool
+    path: Path
+
+
+class Keyring:
+    """The private keys in ``folder``. Nothing is made until a key is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def new(self, name: str, passphrase: bytes | None = None) -> PrivateKey:
+        """Make and keep a key called ``name``.
+
+        Raises ``Conflict`` when there is one, ``UsageError`` on a bad name, ``Untrusted`` when the
+        folder lies under a store or others can read it.
+        """
+        return self._add(name, signing.generate(), passphrase)
+
+    def import_(self, name: str, data: bytes, passphrase: Passphrase | None = None) -> PrivateKey:
+        """Keep the private key in ``data`` (PKCS#8 or OpenSSH PEM) as ``name``.
+
+        One that is encrypted stays so, under the same passphrase. Raises as ``new`` and as
+        ``kvg.signing.keys.parse_private``.
+        """
+        given: list[bytes] = []
+
+        def ask() -> bytes:
+            given.append(passphrase() if passphrase else b"")
+            return given[-1]
+
+        key = signing.parse_private(data, what=name, passphrase=ask if passphrase else None)
+        return self._add(name, key, given[-1] if given else None)
+
+    def list(self) -> tuple[KeyInfo, ...]:
+        """Every key, by name; the log keys are not among them."""
+        try:
+            names = sorted(os.listdir(self.folder))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            durable.raise_translated(error, self.folder)
+        stems = [name.removesuffix(".pem") for name in names if name.endswith(".pem")]
+        return tuple(self.info(stem) for stem in stems if _NAME.fullmatch(stem))
+
+    def info(self, name: str) -> KeyInfo:
+        """What is known of the key called ``name``. Raises ``NotFound``."""
+        path = self._path(name)
+        data = _read_private(path, missing=f"{name}: no such key in {self.folder}")
+        encrypted = signing.is_encrypted(data, what=str(path))
+        public = self._public(name, None if encrypted else data)
+        return KeyInfo(name, public.keyid, public, encrypted, path)
+
+    def find(self, text: str) -> KeyInfo:
+        """The key meant by a name or by the first 6 or more digits of its id.
+
+        Raises ``NotFound``, and ``UsageError`` when several are meant.
+        """
+        known = self.list()
+        by_name = [info for info in known if info.name == text]
+        if by_name:
+            return by_name[0]
+        found = [k for k in known if _KEYID.fullmatch(text) and k.keyid.startswith(text)]
+        if not found:
+            raise NotFound(f"{text}: no such key in {self.folder}", hint="kvg key list")
+        if len(found) > 1:
+            raise UsageError(f"{text}: stands for {len(found)} keys", hint="kvg key list")
+        return found[0]
+
+    def load(self, text: str, passphrase: Passphrase | None = None) -> PrivateKey:
+        """Open the key meant by ``text``; ``passphrase`` is asked only for an encrypted one."""
+        return load_file(self.find(text).path, passphrase)
+
+    def new_log_key(self, origin: str) -> PrivateKey:
+        """Make and keep the key of the log ``origin``; the one that is there when there is one."""
+        self._check_folder()
+        path = self._log_path(origin)
+        if path.exists():
+            return self.log_key(origin)
+        key = signing.generate()
+        self._make_folder(path.parent)
+        self._write(path.with_suffix(".pub"), _public_line(key.public, origin), 0o644)
+        self._write(path, signing.encode_private(key, None), 0o600)
+        return key
+
+    def log_key(self, origin: str) -> PrivateKey:
+        """The key of the log ``origin``. Raises ``NotFound`` when it was not made here."""
+        path = self._log_path(origin)
+        if not path.exists():
+            raise NotFound(
+                f"no key for the log {origin} in {path.parent}",
+                hint="only who made the store can add to it; kvg clone makes one of your own",
+            )
+        return load_file(path, None)
+
+    def log_public(self, origin: str) -> PublicKey | None:
+        """The public key of the log ``origin`` when it was made here; costs no cryptography."""
+        path = self._log_path(origin).with_suffix(".pub")
+        try:
+            return signing.parse_public(_read(path).decode("utf-8", "replace"), what=str(path))
+        except NotFound:
+            return None
+
+    def _add(self, name: str, key: PrivateKey, passphrase: bytes | None) -> PrivateKey:
+        path = self._path(name)
+        self._check_folder()
+        if path.exists():
+            raise Conflict(f"{name}: there is a key of this name", hint="kvg key list")
+        self._make_folder(self.folder)
+        self._write(path.with_suffix(".pub"), _public_line(key.public, name), 0o644)
+        self._write(path, signing.encode_private(key, passphrase), 0o600)
+        return key
+
+    def _write(self, path: Path, data: bytes, mode: int) -> None:
+        durable.write_new(path, [data], staging=path.parent, mode=mode)
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder != self.folder:
+            self._make_folder(self.folder)
+        if not folder.is_dir():
+            durable.make_dir(folder.parent)
+            durable.make_dir(folder, mode=0o700)
+
+    def _check_folder(self) -> None:
+        check_outside_stores(self.folder)
+
+    def _path(self, name: str) -> Path:
+        if _NAME.fullmatch(name) is None:
+            raise UsageError(
+                f"{name[:80]!r}: not a name of a key", hint="letters, digits and . _ @ -"
+            )
+        return self.folder / f"{name}.pem"
+
+    def _log_path(self, origin: str) -> Path:
+        if _NAME.fullmatch(origin) is None:
+            raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
+        return self.folder / LOGS / f"{origin}.pem"
+
+    def _public(self, name: str, data: bytes | None) -> PublicKey:
+        """From the private key where it can be read, else from the file beside it."""
+        path = self._path(name)
+        if data is not None:
+            return signing.parse_private(data, what=str(path), passphrase=None).public
+        beside = path.with_suffix(".pub")
+        return signing.parse_public(_read(beside).decode("utf-8", "replace"), what=str(beside))
+
+
+def load_file(path: Path, passphrase: Passphrase | None) -> PrivateKey:
+    """Open the private key in the file ``path``, which nobody else may read or write.
+
+    Raises ``NotFound``, ``Untrusted`` on loose permissions, under a store, or without the right
+    passphrase; ``Corrupt`` and ``Incompatible`` as ``kvg.signing.keys.parse_private``.
+    """
+    check_outside_stores(path.parent)
+    data = _read_private(path, missing=f"{path}: no such key")
+    return signing.parse_private(data, what=str(path), passphrase=passphrase)
+
+
+def check_outside_stores(folder: Path) -> None:
+    """Raise ``Untrusted`` when ``folder`` lies under a store: what is there gets copied."""
+    resolved = folder.resolve()
+    for parent in (resolved, *resolved.parents):
+        if parent.name == ".kvg" or _is_store(parent):
+            raise Untrusted(
+                f"{folder}: private keys never lie under a store ({parent})",
+                hint="keep keys elsewhere, e.g. in ~/.local/share/kvg/keys",
+            )
+
+
+def _is_store(folder: Path) -> bool:
+    try:
+        with open(folder / "format", "rb") as file:
+            return file.read(len(STORE_MARK)) == STORE_MARK
+    except OSError:
+        return False
+
+
+def _public_line(public: PublicKey, name: str) -> bytes:
+    return (signing.encode_public(public, "openssh", name) + "\n").encode()
+
+
+def _read_private(path: Path, *, missing: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(missing, hint="kvg key list") from None
+    except OSError as error:
+        durable.raise_translated(error, path)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Untrusted(f"{path}: not a plain file", hint="give the file that holds the key")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise Untrusted(
+                f"{path}: others can read this private key (mode {found.st_mode & 0o777:04o})",
+                hint=f"chmod 600 {path}",
+            )
+        if found.st_uid not in (os.geteuid(), 0):
+            raise Untrusted(f"{path}: belongs to another user", hint=f"chown {os.geteuid()} {path}")
+        return os.read(fd, MAX_FILE_BYTES)
+    finally:
+        os.close(fd)
+
+
+def _read(path: Path) -> bytes:
+    with durable.translated(path), open(path, "rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise KvgError(f"{path}: too large for a public key")
+    return data

@@ -1,0 +1,60 @@
+"""The one way to a ``Verified``: every check that needs no page and no model, each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, NotFound
+from kvg.objects.manifest import Page, check_sizes
+from kvg.objects.verified import Verified, _seal
+from kvg.verify.judgement import judge, required_gates
+
+if TYPE_CHECKING:
+    from kvg.store import Store
+
+
+def verify_artifact(
+    store: Store, digest: Digest, *, require: Sequence[str] = (), ref: str | None = None
+) -> Verified:
+    """The artifact ``digest``, after checking, in this order:
+
+    - the log's checkpoint is signed by the log's key, and the trust file is the one it names;
+    - the manifest's bytes have the digest and are exactly one valid manifest;
+    - the token ids have their digest and their count, and every page has the size of its shape;
+    - enough trusted keys signed statements about it that the log holds, and none says it failed;
+    - the store's required gates and those of ``require`` passed.
+
+    Pages are **not** read here: ``Verified.read_page`` checks each one as it is loaded. That the
+    pages hold what the model computes is **not** checked: only a replay shows that.
+    ``ref`` is the name to use in messages. Raises ``NotFound``, ``Corrupt``, ``Untrusted``,
+    ``Incompatible``.
+    """
+    what = ref or short(digest)
+    trust = store.trust
+    if not store.objects.has(digest):
+        if digest in store.forgotten():
+            raise NotFound(f"{what}: its content was removed with kvg forget")
+        raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck")
+    manifest = store.manifest(digest, what=what)
+    check_sizes(manifest, what=what)
+    ids = tuple(store.ids(manifest, what=what))
+    judgement = judge(store, digest, what=what)
+    judgement.check_signed(trust, what=what)
+    judgement.check_required(required_gates(store, require), what=what)
+
+    def load_page(page: Page) -> memoryview:
+        name = f"{what}: page {page.group} [{page.start}, {page.end})"
+        return store.objects.read(page.digest, size=page.size, what=name, check_digest=False)
+
+    return Verified(
+        _seal,
+        digest=digest,
+        manifest=manifest,
+        ids=ids,
+        signers=judgement.depositors,
+        gates=judgement.gates,
+        provenance=judgement.provenance,
+        load_page=load_page,
+    )

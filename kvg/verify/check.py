@@ -1,0 +1,276 @@
+"""The full check: goes on after each fault, names each object, and counts what it looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from kvg.digest import Digest, blake3_hex, short
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
+from kvg.objects.page import check_page
+from kvg.verify.judgement import Judgement, judge, required_gates
+
+if TYPE_CHECKING:
+    from kvg.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault: the exit code and kind it stands for, the object, and what is wrong with it."""
+
+    type: ClassVar[str] = "finding"
+    code: int
+    kind: str
+    object: str
+    message: str
+    hint: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactCheck:
+    """One artifact: its faults, and what was found good: ``objects``, digest to raw bytes."""
+
+    digest: Digest
+    findings: tuple[Finding, ...]
+    objects: Mapping[Digest, int]
+    bytes_ok: bool
+    signatures_ok: bool
+    policy_ok: bool
+    gates: tuple[str, ...]
+    signers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """Everything that was checked. ``recomputed`` counts pages recomputed from tokens: none here.
+
+    ``objects`` and ``bytes`` (raw) count an object once however many artifacts share it.
+    """
+
+    type: ClassVar[str] = "verify-summary"
+    artifacts: int
+    objects: int
+    bytes: int
+    bytes_ok: bool
+    signatures_ok: bool
+    policy_ok: bool
+    recomputed: int = 0
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What one check gathers as it goes."""
+
+    findings: list[Finding] = field(default_factory=list)
+    objects: dict[Digest, int] = field(default_factory=dict)
+
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Turn a kvg error inside into a finding about ``name``, and go on."""
+        try:
+            yield
+        except (Corrupt, Incompatible, NotFound, Untrusted) as error:
+            self.findings.append(finding_of(error, name))
+
+    def saw(self, digest: Digest, size_bytes: int) -> None:
+        self.objects[digest] = size_bytes
+
+    def has(self, *kinds: str) -> bool:
+        return any(finding.kind in kinds for finding in self.findings)
+
+
+def finding_of(error: KvgError, name: str) -> Finding:
+    """``error`` as a finding about the object ``name``."""
+    return Finding(error.code, error.kind, name, error.message, error.hint)
+
+
+def check_artifact(
+    store: Store,
+    digest: Digest,
+    *,
+    require: Sequence[str] = (),
+    ref: str | None = None,
+    checked: Container[Digest] = (),
+    threads: int = 1,
+) -> ArtifactCheck:
+    """Every byte of one artifact by SHA-256 and BLAKE3, its signatures, its gates. No model.
+
+    Pages in ``checked`` were found good already and are not read again.
+    """
+    what = ref or short(digest)
+    notes = _Notes()
+    manifest = _check_manifest(store, digest, what, notes)
+    if manifest is not None:
+        for page in manifest.pages:
+            if page.digest not in checked:
+                _check_page(store, manifest, page, what, notes, threads)
+            else:
+                notes.saw(page.digest, page.size)
+    bytes_ok = not notes.findings
+    judgement = _judged(store, digest, what, notes)
+    bytes_ok = bytes_ok and not notes.has("corrupt")
+    signatures_ok = policy_ok = judgement is not None
+    if judgement is not None:
+        _check_resources(store, judgement, what, notes)
+        bytes_ok = bytes_ok and not notes.has("corrupt")
+        signatures_ok = _holds(notes, what, lambda: judgement.check_signed(store.trust, what=what))
+        gates = required_gates(store, require)
+        policy_ok = _holds(notes, what, lambda: judgement.check_required(gates, what=what))
+    return ArtifactCheck(
+        digest,
+        tuple(notes.findings),
+        notes.objects,
+        bytes_ok,
+        signatures_ok,
+        policy_ok,
+        judgement.gates if judgement else (),
+        judgement.depositors if judgement else (),
+    )
+
+
+def _holds(notes: _Notes, name: str, check: Callable[[], None]) -> bool:
+    before = len(notes.findings)
+    with notes.noting(name):
+        check()
+    return len(notes.findings) == before
+
+
+def _check_manifest(store: Store, digest: Digest, what: str, notes: _Notes) -> Manifest | None:
+    manifest: Manifest | None = None
+    with notes.noting(digest):
+        manifest = store.manifest(digest, what=what)
+        notes.saw(digest, len(encode_manifest(manifest)))
+        check_sizes(manifest, what=what)
+    if manifest is not None:
+        with notes.noting(manifest.tokens.digest):
+            store.ids(manifest, what=what)
+            notes.saw(manifest.tokens.digest, 4 * manifest.count)
+    return manifest
+
+
+def _check_page(
+    store: Store, manifest: Manifest, page: Page, what: str, notes: _Notes, threads: int
+) -> None:
+    name = f"{what}: page {page.group} [{page.start}, {page.end})"
+    if page.digest in notes.objects:
+        return
+    with notes.noting(page.digest):
+        raw = store.objects.read(page.digest, size=page.size, what=name, threads=threads)
+        if blake3_hex(raw) != page.blake3:
+            raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
+        check_page(raw, manifest.group(page.group), page.n_tokens, what=name)
+        notes.saw(page.digest, page.size)
+
+
+def _judged(store: Store, digest: Digest, what: str, notes: _Notes) -> Judgement | None:
+    judgement: Judgement | None = None
+    try:
+        judgement = judge(store, digest, what=what)
+    except (Corrupt, Untrusted) as error:
+        before = len(notes.findings)
+        for item in _attestations(store, digest):
+            with notes.noting(item):
+                store.objects.read(item, what=f"{what}: attestation")
+        if len(notes.findings) == before:
+            notes.findings.append(finding_of(error, digest))
+    else:
+        for opened in judgement.opened:
+            notes.saw(opened.envelope, opened.size)
+    return judgement
+
+
+def _attestations(store: Store, digest: Digest) -> tuple[Digest, ...]:
+    try:
+        return tuple(item.envelope for item in store.attestations(digest))
+    except (Corrupt, Untrusted):
+        return ()
+
+
+def _check_resources(store: Store, judgement: Judgement, what: str, notes: _Notes) -> None:
+    """Evidence and sources that lie in this store; what lies elsewhere can't be looked at."""
+    said = list(judgement.resources)
+    provenance = judgement.provenance
+    if provenance is not None:
+        said += [*(provenance.source or ()), *provenance.depends]
+    for resource in said:
+        digest = resource.digest
+        if digest is None or digest in notes.objects or not store.objects.has(digest):
+            continue
+        with notes.noting(digest):
+            raw = store.objects.read(digest, what=f"{what}: {resource.name}")
+            notes.saw(digest, raw.nbytes)
+
+
+def check_store(
+    store: Store,
+    digests: Iterable[tuple[str | None, Digest]] | None = None,
+    *,
+    require: Sequence[str] = (),
+    threads: int = 1,
+) -> Iterator[Finding | VerifySummary]:
+    """Check the log, the trust file and each artifact: (name, digest) of every ref by default.
+
+    Yields each fault as it is found and, last, the summary. Never stops at a fault.
+    """
+    common = [*check_log(store), *check_trust(store)]
+    yield from common
+    named: Iterable[tuple[str | None, Digest]] = ()
+    if digests is not None:
+        named = digests
+    elif not common:
+        named = sorted(store.refs().items())
+    good: dict[Digest, int] = {}
+    checks: dict[Digest, ArtifactCheck] = {}
+    for name, digest in named:
+        if digest in checks:
+            continue
+        check = check_artifact(
+            store, digest, require=require, ref=name, checked=good, threads=threads
+        )
+        yield from check.findings
+        good.update(check.objects)
+        checks[digest] = check
+    yield VerifySummary(
+        len(checks),
+        len(good),
+        sum(good.values()),
+        not any(finding.kind == "corrupt" for finding in common)
+        and all(check.bytes_ok for check in checks.values()),
+        not common and all(check.signatures_ok for check in checks.values()),
+        not common and all(check.policy_ok for check in checks.values()),
+    )
+
+
+def check_log(store: Store) -> Iterator[Finding]:
+    """Recompute the whole log from its entries; yield what is wrong."""
+    notes = _Notes()
+    with notes.noting("log"):
+        store.log.check()
+    yield from notes.findings
+
+
+def check_trust(store: Store) -> Iterator[Finding]:
+    """Check every version of the trust file against the one before; yield what is wrong."""
+    from kvg.store.trusted import check_versions
+
+    notes = _Notes()
+    with notes.noting("trust.json"):
+        check_versions(store)
+        _ = store.trust
+    yield from notes.findings
+
+
+def check_objects(store: Store, *, threads: int = 1) -> Iterator[Finding]:
+    """Check every object that is there by its own checksums and its digest; yield each fault."""
+    for digest in store.objects.all():
+        notes = _Notes()
+        with notes.noting(digest):
+            store.objects.read(digest, what=short(digest), threads=threads)
+        yield from notes.findings

@@ -1,0 +1,246 @@
+"""Who says what about an artifact, and whether it is enough.
+
+Rules:
+
+- an envelope counts only if this store's log holds it for this artifact, under a signed checkpoint;
+- a signature counts if a trusted key made it, over a statement about this very manifest, and the
+  key was not revoked before that position in the log;
+- distinct depositors' keys over all provenance statements meet the depositor's threshold;
+- distinct verifiers' keys over all passed replays meet the verifier's;
+- a gate passed if a depositor or a verifier says so, and a trusted ``FAILED`` blocks;
+- statements of kinds that this kvg does not know, and those of unknown keys, count for nothing.
+
+What this does **not** do: it reads no page, and can't say whether the pages are true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.log.entry import AttestationEntry, parse_entry
+from kvg.objects.statement import (
+    FAILED,
+    PASSED,
+    Provenance,
+    Resource,
+    Statement,
+    TestResult,
+    parse_statement,
+)
+from kvg.signing.dsse import PAYLOAD_TYPE, Envelope, parse_envelope, signers
+from kvg.trust import DEPOSITOR, VERIFIER, TrustFile
+
+if TYPE_CHECKING:
+    from kvg.log.log import Log
+    from kvg.store import LoggedAttestation, Store
+
+REPLAY = "replay"
+"""The name of the gate that a verifier's replay on every page passes."""
+
+SEEDS = "seeds"
+PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", "consistency")}
+"""Names that stand for several requirements; ``|`` separates alternatives."""
+
+REQUIRE_KEY = "deposit.require"
+MAX_ENVELOPE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One envelope: where the log holds it, what trusted keys signed in it, who else claims to.
+
+    ``statement`` is None when no trusted key signed it or it is of an unknown kind.
+    """
+
+    index: int
+    envelope: Digest
+    size: int
+    statement: Statement | None
+    signers: tuple[str, ...]
+    others: tuple[str, ...]
+    revoked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids."""
+
+    depositors: tuple[str, ...]
+    verifiers: tuple[str, ...]
+    gates: tuple[str, ...]
+    failed: tuple[str, ...]
+    provenance: Provenance | None
+    resources: tuple[Resource, ...]
+    opened: tuple[Opened, ...]
+
+    def check_signed(self, trust: TrustFile, *, what: str) -> None:
+        """Raise ``Untrusted`` unless the thresholds are met and no trusted key says FAILED."""
+        needed = trust.threshold(DEPOSITOR)
+        if len(self.depositors) < needed:
+            raise Untrusted(
+                f"{what}: signed by {len(self.depositors)} of {needed} trusted depositors needed"
+                f"{self._told()}",
+                hint=self._hint(),
+            )
+        needed = trust.threshold(VERIFIER)
+        if len(self.verifiers) < needed:
+            raise Untrusted(
+                f"{what}: replayed by {len(self.verifiers)} of {needed} trusted verifiers needed",
+                hint=f"kvg replay {what} --sign",
+            )
+        if self.failed:
+            raise Untrusted(
+                f"{what}: a trusted key says that {', '.join(self.failed)} failed",
+                hint=f"kvg show {what}",
+            )
+
+    def check_required(self, require: Iterable[str], *, what: str) -> None:
+        """Raise ``Untrusted`` unless every required gate passed."""
+        missing = [gate for gate in require if not is_gate_met(gate, self.gates)]
+        if missing:
+            raise Untrusted(
+                f"{what}: required gates not met: {', '.join(missing)}; "
+                f"gates: {', '.join(self.gates) or 'none'}",
+                hint="deposit it again with --gate, or ask for less with --require",
+            )
+
+    def _told(self) -> str:
+        revoked = sorted({keyid for item in self.opened for keyid in item.revoked})
+        others = sorted({keyid for item in self.opened for keyid in item.others})
+        told = [f"{keyid[:12]} is revoked" for keyid in revoked]
+        told += [f"{keyid[:12]} is not trusted" for keyid in others]
+        if not self.opened:
+            told.append("it has no attestation in this store's log")
+        return f": {'; '.join(told)}" if told else ""
+
+    def _hint(self) -> str:
+        others = sorted({keyid for item in self.opened for keyid in item.others})
+        return (
+            f"if you trust that key: kvg trust add {others[0][:12]}" if others else "kvg trust list"
+        )
+
+
+def judge(store: Store, digest: Digest, *, what: str) -> Judgement:
+    """What the envelopes that the log holds for ``digest`` amount to.
+
+    Raises ``Corrupt`` when an envelope or the log is damaged, ``Untrusted`` when the log or the
+    trust file is not what was signed.
+    """
+    trust, log = store.trust, store.log
+    opened = tuple(
+        open_attestation(store, digest, item, trust, log, what=what)
+        for item in store.attestations(digest)
+    )
+    return amount(opened, trust)
+
+
+def open_attestation(
+    store: Store,
+    digest: Digest,
+    item: LoggedAttestation,
+    trust: TrustFile,
+    log: Log,
+    *,
+    what: str,
+) -> Opened:
+    """One envelope, checked against the log, the trust file and its subject."""
+    name = f"{what}: attestation {short(item.envelope)}"
+    _check_logged(log, digest, item, name)
+    raw = store.objects.read(item.envelope, what=name, limit=MAX_ENVELOPE_BYTES)
+    envelope = parse_envelope(bytes(raw), what=name)
+    by = tuple(key.keyid for key in signers(envelope, [key.public for key in trust.keys]))
+    counted = tuple(keyid for keyid in by if trust.counts(keyid, log.origin, item.index))
+    return Opened(
+        item.index,
+        item.envelope,
+        raw.nbytes,
+        _statement(envelope, digest, name) if counted else None,
+        counted,
+        tuple(s.keyid for s in envelope.signatures if trust.find(s.keyid) is None),
+        tuple(keyid for keyid in by if keyid not in counted),
+    )
+
+
+def _check_logged(log: Log, digest: Digest, item: LoggedAttestation, name: str) -> None:
+    """The index only says where to look: the entry itself is read, under the checkpoint."""
+    raw = next(iter(log.read(item.index, item.index + 1)), b"") if item.index < log.size else b""
+    entry = parse_entry(raw, what=f"log entry {item.index}") if raw else None
+    is_it = (
+        isinstance(entry, AttestationEntry)
+        and entry.subject == digest
+        and entry.envelope == item.envelope
+    )
+    if not is_it:
+        raise Corrupt(f"{name}: not in the log at {item.index}", hint="kvg reindex")
+
+
+def _statement(envelope: Envelope, digest: Digest, name: str) -> Statement | None:
+    if envelope.payload_type != PAYLOAD_TYPE:
+        return None
+    try:
+        statement = parse_statement(envelope.payload, what=name)
+    except Incompatible:
+        return None
+    if statement.subject != digest:
+        raise Untrusted(f"{name}: is about {short(statement.subject)}, not this artifact")
+    return statement
+
+
+def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
+    """What ``opened`` come to, taken together."""
+    depositors: set[str] = set()
+    verifiers: set[str] = set()
+    passed: set[str] = set()
+    failed: set[str] = set()
+    provenance: Provenance | None = None
+    resources: list[Resource] = []
+    depositor_ids = {key.keyid for key in trust.keys_for(DEPOSITOR)}
+    verifier_ids = {key.keyid for key in trust.keys_for(VERIFIER)}
+    for item in opened:
+        if item.statement is None:
+            continue
+        predicate, by = item.statement.predicate, set(item.signers)
+        if isinstance(predicate, Provenance):
+            if by & depositor_ids:
+                depositors |= by & depositor_ids
+                provenance = provenance or predicate
+        elif by & (depositor_ids | verifier_ids):
+            resources += [*predicate.configuration, *predicate.evidence]
+            _sort(predicate, passed, failed)
+            if predicate.gate == REPLAY and predicate.result == PASSED:
+                verifiers |= by & verifier_ids
+    return Judgement(
+        tuple(sorted(depositors)),
+        tuple(sorted(verifiers)),
+        tuple(sorted(passed)),
+        tuple(sorted(failed)),
+        provenance,
+        tuple(resources),
+        tuple(opened),
+    )
+
+
+def _sort(outcome: TestResult, passed: set[str], failed: set[str]) -> None:
+    if outcome.result == PASSED:
+        passed.add(outcome.gate)
+    elif outcome.result == FAILED:
+        failed.add(outcome.gate)
+
+
+def required_gates(store: Store, require: Iterable[str] = ()) -> tuple[str, ...]:
+    """The store's policy and ``require`` together, presets spelled out, in order, once each."""
+    found: dict[str, None] = {}
+    for name in (*store.config.words(REQUIRE_KEY), *require):
+        found.update(dict.fromkeys(PRESETS.get(name, (name,))))
+    return tuple(found)
+
+
+def is_gate_met(requirement: str, gates: Iterable[str]) -> bool:
+    """Whether a gate passed that ``requirement`` asks for: its whole name, or the kind before
+    its first colon; ``a|b`` asks for one of two."""
+    wanted = set(requirement.split("|"))
+    return any(gate in wanted or gate.partition(":")[0] in wanted for gate in gates)
