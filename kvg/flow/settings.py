@@ -77,3 +77,65 @@ def _is_bare(folder: Path) -> bool:
             return file.read(10) == b"kvg-store "
     except OSError:
         return False
+
+
+def keyring_of(settings: Settings) -> Keyring:
+    """The user's own keys."""
+    from kvg.trust.keyring import Keyring
+
+    return Keyring(settings.keys)
+
+
+def open_store(settings: Settings) -> Store:
+    """The store that the settings are about. Raises ``NotFound``, ``Incompatible``."""
+    from kvg.store.store import Store
+    from kvg.trust.keyring import Keyring
+
+    return Store.open(
+        find_root(settings.store_path, settings.cwd),
+        lock_wait=settings.lock_wait,
+        keyring=keyring_of(settings),
+        report=settings.report,
+    )
+
+
+FIRST_KEY = "default"
+
+
+def signing_key(settings: Settings, store: Store | None, name: str | None = None) -> PrivateKey:
+    """The key to sign with: ``name``, else ``KVG_KEY_FILE``, else the oldest of the user's own.
+
+    Makes one when there is none, and has ``store`` trust it when that trusts nobody yet; the report
+    is told of both. Raises ``NotFound``, ``Untrusted``.
+    """
+    key = _find_key(settings, name)
+    if store is not None and store.trust_first(key):
+        settings.report.notice(
+            f"key {key.public.keyid[:6]} is the first of this store: "
+            "trusted as depositor and publisher"
+        )
+    return key
+
+
+def _find_key(settings: Settings, name: str | None) -> PrivateKey:
+    keyring = keyring_of(settings)
+    if name is not None:
+        return keyring.load(name, settings.passphrase)
+    if settings.key_file is not None:
+        from kvg.trust.keyring import load_file
+
+        return load_file(settings.cwd / settings.key_file, settings.passphrase)
+    known = sorted(keyring.list(), key=lambda info: (info.path.stat().st_mtime_ns, info.name))
+    if known:
+        return keyring.load(known[0].name, settings.passphrase)
+    key = keyring.new(FIRST_KEY)
+    settings.report.notice(f"made signing key {key.public.keyid[:6]} in {tilde(settings.keys)}")
+    return key
+
+
+def tilde(path: Path) -> str:
+    """``path`` with the home folder written as ``~``."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)

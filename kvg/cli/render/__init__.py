@@ -67,11 +67,13 @@ _HOMES: dict[str, str] = {
     "attestation": "artifacts",
     "difference": "artifacts",
     "diff-summary": "artifacts",
+    "object": "artifacts",
     "finding": "findings",
     "verify-summary": "findings",
     "key": "keys",
     "public-key": "keys",
     "trusted-key": "keys",
+    "trust-summary": "keys",
 }
 
 

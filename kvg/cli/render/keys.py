@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import listed
-from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry
+from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
 
 
 def key(record: KeyEntry, view: View) -> Iterator[str]:
@@ -29,6 +29,18 @@ def trusted_key(record: TrustEntry, view: View) -> Iterator[str]:
     yield f"{keyid}  {listed(record.roles)}{name}{gone}\n"
 
 
+def trust_summary(record: TrustSummary, view: View) -> Iterator[str]:
+    if view.verbose:
+        needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
+        yield f"version {record.version}  keys needed: {needed}\n"
+
+
 RENDERERS = cast(
-    "dict[str, Renderer]", {"key": key, "public-key": public_key, "trusted-key": trusted_key}
+    "dict[str, Renderer]",
+    {
+        "key": key,
+        "public-key": public_key,
+        "trusted-key": trusted_key,
+        "trust-summary": trust_summary,
+    },
 )

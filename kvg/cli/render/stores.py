@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, columns, count, listed, size, when
+from kvg.cli.render.words import brief, columns, count, listed, when
 from kvg.flow.records.stores import Initialised, LogEntry, Reindexed, Status
 
 
@@ -27,7 +27,6 @@ def status(record: Status, view: View) -> Iterator[str]:
             (
                 ("store", record.path),
                 ("artifacts", f"{record.artifacts:,}"),
-                ("objects", f"{record.objects:,}, {size(record.bytes_stored)}"),
                 ("log", f"{record.log_size:,} entries"),
                 ("origin", record.origin),
                 ("trusted keys", f"{record.keys}"),
@@ -50,6 +49,8 @@ def log_entry(record: LogEntry, view: View) -> Iterator[str]:
     if record.detail is not None:
         parts.append(record.detail)
     yield "  ".join(parts) + "\n"
+    if record.receipt is not None:
+        yield record.receipt + "\n"
 
 
 def reindexed(record: Reindexed, view: View) -> Iterator[str]:

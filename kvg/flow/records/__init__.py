@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING
 from kvg.flow.records.record import SCHEMA_VERSION, Record
 
 if TYPE_CHECKING:
-    from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary
+    from kvg.flow.records.artifacts import (
+        Artifact,
+        Attestation,
+        Difference,
+        DiffSummary,
+        ObjectBytes,
+    )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
-    from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry
+    from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
@@ -40,6 +46,7 @@ _HOMES = {
     "Logits": "computed",
     "ModelEntry": "models",
     "Name": "refs",
+    "ObjectBytes": "artifacts",
     "Pinned": "refs",
     "PublicText": "keys",
     "RefEntry": "refs",
@@ -51,6 +58,7 @@ _HOMES = {
     "TextPiece": "computed",
     "TrustEntry": "keys",
     "VerifySummary": "findings",
+    "TrustSummary": "keys",
     "Version": "program",
 }
 
@@ -74,6 +82,7 @@ __all__ = [
     "Logits",
     "ModelEntry",
     "Name",
+    "ObjectBytes",
     "Pinned",
     "PublicText",
     "RefEntry",
@@ -85,6 +94,7 @@ __all__ = [
     "TextPiece",
     "TrustEntry",
     "VerifySummary",
+    "TrustSummary",
     "Version",
 ]
 

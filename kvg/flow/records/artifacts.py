@@ -12,7 +12,10 @@ from kvg.flow.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Attestation(Record):
-    """One signed statement: ``kind`` is deposit or test-result, ``trusted`` whether it counts."""
+    """One signed statement: ``kind`` is deposit, test-result or unknown.
+
+    ``signers`` are the trusted keys that signed it; ``trusted`` says whether it counts.
+    """
 
     type: ClassVar[str] = "attestation"
     digest: Digest
@@ -72,3 +75,13 @@ class DiffSummary(Record):
     common_pages: int
     only_a_pages: int
     only_b_pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectBytes(Record):
+    """The raw bytes of an object, for JSON in base64."""
+
+    type: ClassVar[str] = "object"
+    digest: Digest
+    size: int
+    base64: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,3 +42,12 @@ class TrustEntry(Record):
     roles: tuple[str, ...]
     name: str | None
     revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSummary(Record):
+    """The trust file: its version, and how many keys each role needs."""
+
+    type: ClassVar[str] = "trust-summary"
+    version: int
+    thresholds: Mapping[str, int]

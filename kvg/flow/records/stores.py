@@ -28,8 +28,6 @@ class Status(Record):
     origin: str
     refs: int
     artifacts: int
-    objects: int
-    bytes_stored: int
     log_size: int
     model: str | None
     models: int
@@ -51,6 +49,7 @@ class LogEntry(Record):
     previous: str | None = None
     keyid: str | None = None
     detail: str | None = None
+    receipt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

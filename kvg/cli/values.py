@@ -1,0 +1,67 @@
+"""Values of arguments that are more than a number or a path."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from kvg.errors import UsageError
+
+_SPAN = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+STDIN = "-"
+
+
+def parse_moment(text: str, *, option: str, ahead: bool) -> int:
+    """Unix seconds of a date, an ISO moment, seconds since 1970, or a span such as ``30d``.
+
+    A span counts forward from now when ``ahead``, else back. Without a zone UTC is meant.
+    """
+    from datetime import UTC, datetime
+
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        seconds = int(span[1]) * _SECONDS[span[2]]
+        return int(time.time()) + (seconds if ahead else -seconds)
+    if text.isdecimal() and len(text) <= 12:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{option} {text}: not a moment", hint=f"e.g. {option} 2027-01-31, or {option} 30d"
+        ) from None
+
+
+def parse_numbers(text: str | None, *, option: str) -> tuple[int, ...]:
+    """``1,2,3``. Raises ``UsageError``."""
+    if text is None:
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{option} {text}: not numbers with commas between") from None
+
+
+def split_ref_and_files(words: list[str], *, has_source: bool) -> tuple[str | None, list[str]]:
+    """What ``[REF] FILE…`` means: the ref, None when a file's stem is to give it, and the files.
+
+    ``has_source``: the text comes from an option, so that a word can only be the ref. ``-`` is
+    standard input.
+    """
+    if has_source:
+        if len(words) > 1:
+            raise UsageError(
+                f"{words[1]}: the text is given by an option already", hint="kvg deposit --help"
+            )
+        return (words[0] if words else None), []
+    if len(words) < 2:
+        return None, words
+    first = words[0]
+    if not Path(first).is_file():
+        return first, words[1:]
+    if re.fullmatch(r"[a-z0-9_-]+", first):
+        raise UsageError(f"{first}: a ref or a file?", hint=f"write ./{first} if it is a file")
+    return None, words

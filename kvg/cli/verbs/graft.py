@@ -1,0 +1,104 @@
+"""``kvg graft``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation, stdin_bytes
+from kvg.cli.values import STDIN
+from kvg.cli.verbs.sampling import (
+    MaxTokens,
+    Require,
+    Seed,
+    Stop,
+    Stream,
+    Temperature,
+    TopP,
+    sampling,
+)
+from kvg.errors import UsageError
+from kvg.flow.records import Record
+from kvg.flow.requests import MAX_NEW_TOKENS, GraftRequest
+
+
+def graft(
+    ctx: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
+    dash: Annotated[
+        str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="T", help="The text to continue with.")
+    ] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", metavar="F", help="A file with the prompt.")
+    ] = None,
+    chat: Annotated[
+        Path | None,
+        typer.Option("--chat", metavar="F.json", help="Messages, through the chat template."),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", metavar="F.jsonl", help="One graft for each line's prompt."),
+    ] = None,
+    max_tokens: MaxTokens = MAX_NEW_TOKENS,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    stream: Stream = False,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="POS", min=0, help="Expect the artifact at this position."),
+    ] = None,
+    cut: Annotated[
+        int | None,
+        typer.Option("--cut", metavar="N", min=1, help="Restore the first N tokens: a cut point."),
+    ] = None,
+    require: Require = None,
+    or_fresh: Annotated[
+        str | None,
+        typer.Option("--or-fresh", metavar="MODEL", help="On a miss, compute with this model."),
+    ] = None,
+) -> Iterable[Record]:
+    """Verify a ref, restore it and continue the text.
+
+    The model's text goes to standard output, one line about the graft to standard error. Each graft
+    proves itself: logits computed after restoring must have the digest that the artifact states,
+    or it fails with exit code 7 and nothing is written.
+    """
+    from kvg.flow.graft import graft as flow
+
+    if dash not in (None, STDIN):
+        raise UsageError(f"{dash}: give a prompt as --prompt TEXT, or - for standard input")
+    run = invocation(ctx)
+    request = GraftRequest(
+        ref=ref,
+        prompt=prompt,
+        prompt_file=prompt_file,
+        chat=chat,
+        prompts=prompts,
+        stdin=stdin_bytes() if dash else None,
+        sampling=sampling(max_tokens, temperature, top_p, seed, stop),
+        stream=stream,
+        at=at,
+        cut=cut,
+        require=tuple(require or ()),
+        or_fresh=or_fresh,
+    )
+    return flow(run.store, run.settings, request)
+
+
+COMMANDS = {"graft": graft}
+EXAMPLES = {
+    "graft": """
+    $ kvg graft handbook --prompt "In short: " --max-tokens 60
+    $ kvg graft handbook --prompts questions.jsonl --json > answers.jsonl
+    $ echo "Summary:" | kvg graft handbook - --stream
+    $ kvg graft handbook@{1} --prompt "In short: " --require tests
+    """
+}

@@ -1,0 +1,57 @@
+"""``kvg logits``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+from kvg.flow.requests import LogitsRequest
+
+
+def logits(
+    ctx: typer.Context,
+    ref: Annotated[
+        str | None, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="A registered model.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="T", help="The text after the artifact's.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute without the store's pages.")
+    ] = False,
+    reference: Annotated[
+        Literal["invariant", "scheduled"] | None,
+        typer.Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE.safetensors", help="Write the logits here."),
+    ] = None,
+) -> Record:
+    """Compute raw logits and their digest, grafted or fresh.
+
+    The logits are those of the last position of the artifact's tokens and the prompt's, in the
+    model's own number format; the digest is of their raw bytes.
+    """
+    from kvg.flow.logits import logits as flow
+
+    run = invocation(ctx)
+    request = LogitsRequest(ref, model, prompt, fresh, reference, out)
+    return flow(run.store, run.settings, request)
+
+
+COMMANDS = {"logits": logits}
+EXAMPLES = {
+    "logits": """
+    $ kvg logits handbook --prompt "In short: "
+    $ kvg logits handbook --prompt "In short: " --fresh
+    $ kvg logits --model smol --prompt "Once upon a time" --out logits.safetensors
+    """
+}

@@ -1,0 +1,85 @@
+"""``kvg model``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")]
+
+
+def add(
+    ctx: typer.Context,
+    name: Name,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the model.")],
+    gguf: Annotated[
+        Path | None, typer.Option("--gguf", metavar="FILE", help="Take the weights from this GGUF.")
+    ] = None,
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", metavar="DIR", help="A LoRA adapter on top.")
+    ] = None,
+    dtype: Annotated[
+        Literal["BF16", "F16", "F32"] | None,
+        typer.Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Hash the weights again.")] = False,
+) -> Record:
+    """Register a local model and its fingerprint.
+
+    The fingerprint covers the configuration and every weight as loaded. The first model is the
+    default.
+    """
+    from kvg.flow.model_add import model_add
+    from kvg.flow.requests import ModelAddRequest
+
+    run = invocation(ctx)
+    request = ModelAddRequest(name, path, gguf, adapter, dtype, no_cache)
+    return model_add(run.store, run.settings, request)
+
+
+def list_(ctx: typer.Context) -> Iterable[Record]:
+    """List the registered models."""
+    from kvg.flow.model import list_models
+
+    return list_models(invocation(ctx).store)
+
+
+def show(ctx: typer.Context, name: Name) -> Record:
+    """Show one registered model."""
+    from kvg.flow.model import show_model
+
+    return show_model(invocation(ctx).store, name)
+
+
+def default(ctx: typer.Context, name: Name) -> Record:
+    """Choose the model that is used without --model."""
+    from kvg.flow.model import set_default_model
+
+    run = invocation(ctx)
+    return set_default_model(run.store, run.settings, name)
+
+
+COMMANDS = {"add": add, "list": list_, "show": show, "default": default}
+EXAMPLES = {
+    "add": """
+    $ kvg model add smol ~/models/smollm2
+    smol  llama 135M BF16 cpu  (default)
+    $ kvg model add gem ~/models/gemma --dtype BF16
+    $ kvg model add q8 ~/models/smollm2 --gguf smollm2-q8_0.gguf
+    """,
+    "list": """
+    $ kvg model list
+    """,
+    "show": """
+    $ kvg model show smol --json | jq -r .fingerprint
+    """,
+    "default": """
+    $ kvg model default gem
+    """,
+}

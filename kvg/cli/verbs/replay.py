@@ -1,0 +1,54 @@
+"""``kvg replay``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+from kvg.flow.requests import ReplayRequest
+
+
+def replay(
+    ctx: typer.Context,
+    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
+    ] = 5,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", metavar="F", help="A file of prompts, one a line or JSONL."),
+    ] = None,
+    reference: Annotated[
+        Literal["invariant", "scheduled"] | None,
+        typer.Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
+    ] = None,
+    sign: Annotated[bool, typer.Option("--sign", help="Attest the result.")] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="K", help="The signing key: name or key id.")
+    ] = None,
+) -> Iterable[Record]:
+    """Compare graft against fresh, bit for bit.
+
+    Each prompt runs twice, after a graft and from nothing; logits and pages are compared byte by
+    byte. Anything unequal is exit code 11.
+    """
+    from kvg.flow.replay import replay as flow
+
+    run = invocation(ctx)
+    request = ReplayRequest(tuple(refs), samples, prompts, reference, sign, key)
+    return flow(run.store, run.settings, request)
+
+
+COMMANDS = {"replay": replay}
+EXAMPLES = {
+    "replay": """
+    $ kvg replay handbook --samples 5
+    5 of 5 equal  KL 0  argmax 100 %  26 of 26 pages equal
+    $ kvg replay handbook --prompts mine.jsonl --sign
+    """
+}

@@ -1,0 +1,29 @@
+"""``kvg init``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvg.flow.records.stores import Initialised
+from kvg.flow.settings import STORE_FOLDER, Settings, keyring_of
+
+
+def init(settings: Settings, path: Path | None, *, bare: bool) -> Initialised:
+    """Make a store in ``path`` (None: the settings' store, else the current folder).
+
+    Again is harmless. Raises ``Incompatible`` where a store of another format version is.
+    """
+    from kvg.store.store import Store
+
+    folder = settings.cwd / (path or settings.store_path or Path())
+    root = folder if bare else folder / STORE_FOLDER
+    created = not (root / "format").exists()
+    store = Store.init(
+        folder,
+        bare=bare,
+        keyring=keyring_of(settings),
+        lock_wait=settings.lock_wait,
+        report=settings.report,
+    )
+    shown = root.relative_to(settings.cwd) if root.is_relative_to(settings.cwd) else root
+    return Initialised(str(shown), created, bare, store.log.origin)

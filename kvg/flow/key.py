@@ -1,0 +1,86 @@
+"""``kvg key``: the user's own signing keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from kvg.errors import NotFound, UsageError
+from kvg.flow.records.keys import KeyEntry, PublicText
+from kvg.flow.settings import Settings, keyring_of, open_store, tilde
+
+if TYPE_CHECKING:
+    from kvg.signing.keys import PrivateKey
+    from kvg.trust.keyring import KeyInfo
+
+Form = Literal["openssh", "pem", "note"]
+
+
+def new_key(settings: Settings, name: str, *, encrypted: bool) -> KeyEntry:
+    """Make a key; the store here trusts it if it trusts nobody yet.
+
+    ``encrypted`` asks the settings for a passphrase. Raises ``Conflict`` when the name is taken.
+    """
+    passphrase = None
+    if encrypted:
+        if settings.passphrase is None:
+            raise UsageError(
+                f"{name}: no passphrase to encrypt it with",
+                hint="set KVG_PASSPHRASE_FD, KVG_PASSPHRASE_FILE or KVG_PASSPHRASE_COMMAND",
+            )
+        passphrase = settings.passphrase()
+        if not passphrase:
+            raise UsageError(f"{name}: empty passphrase")
+    key = keyring_of(settings).new(name, passphrase)
+    settings.report.notice(f"made signing key {key.public.keyid[:6]} in {tilde(settings.keys)}")
+    _trust_if_first(settings, key)
+    return show_key(settings, name)
+
+
+def list_keys(settings: Settings) -> Iterator[KeyEntry]:
+    """Every key, by name."""
+    for info in keyring_of(settings).list():
+        yield _entry(info)
+
+
+def show_key(settings: Settings, name: str) -> KeyEntry:
+    """One key, by name or key id. Raises ``NotFound``."""
+    return _entry(keyring_of(settings).find(name))
+
+
+def import_key(settings: Settings, name: str, data: bytes) -> KeyEntry:
+    """Take in a private key, PKCS#8 or OpenSSH PEM; an encrypted one stays encrypted.
+
+    Raises ``Conflict``, ``Corrupt``, ``Incompatible``, ``Untrusted``.
+    """
+    key = keyring_of(settings).import_(name, data, settings.passphrase)
+    _trust_if_first(settings, key)
+    return show_key(settings, name)
+
+
+def export_key(settings: Settings, name: str, form: Form) -> PublicText:
+    """The public key in one of its forms. Raises ``NotFound``."""
+    from kvg.signing.keys import encode_public
+
+    info = keyring_of(settings).find(name)
+    return PublicText(info.name, info.keyid, form, encode_public(info.public, form, info.name))
+
+
+def _entry(info: KeyInfo) -> KeyEntry:
+    from kvg.signing.keys import encode_public
+
+    line = encode_public(info.public, "openssh", info.name)
+    return KeyEntry(info.name, info.keyid, line.strip(), info.encrypted, str(info.path))
+
+
+def _trust_if_first(settings: Settings, key: PrivateKey) -> None:
+    """Let the store here, if there is one, trust ``key`` when it trusts nobody yet."""
+    try:
+        store = open_store(settings)
+    except NotFound:
+        return
+    if store.trust_first(key):
+        settings.report.notice(
+            f"key {key.public.keyid[:6]} is the first of this store: "
+            "trusted as depositor and publisher"
+        )

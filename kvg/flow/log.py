@@ -1,0 +1,84 @@
+"""``kvg log``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvg.errors import NotFound
+from kvg.flow.records.stores import LogEntry
+from kvg.store import check_ref_name
+
+if TYPE_CHECKING:
+    from kvg.log.entry import Entry
+    from kvg.store import Store
+
+BLOCK = 256
+
+
+def log(
+    store: Store, ref: str | None, *, since: int | None = None, receipt: bool = False
+) -> Iterator[LogEntry]:
+    """What happened, newest first: all of it, or what concerns ``ref``.
+
+    ``since`` is Unix time; times are the writer's word. ``receipt`` adds to each entry the proof of
+    its place. Raises ``NotFound``, ``Corrupt``.
+    """
+    digests = _digests(store, ref) if ref is not None else frozenset()
+    for index, entry in _backwards(store):
+        if since is not None and entry.time < since:
+            continue
+        found = _record(index, entry)
+        if ref is None or _concerns(found, ref, digests):
+            proof = store.log.receipt(index).decode("utf-8") if receipt else None
+            yield _with_receipt(found, proof)
+
+
+def _backwards(store: Store) -> Iterator[tuple[int, Entry]]:
+    from kvg.log.entry import parse_entry
+
+    stop = store.log.size
+    while stop:
+        start = (stop - 1) // BLOCK * BLOCK
+        block = list(enumerate(store.log.read(start, stop), start))
+        for index, raw in reversed(block):
+            yield index, parse_entry(raw, what=f"log entry {index}")
+        stop = start
+
+
+def _digests(store: Store, ref: str) -> frozenset[str]:
+    check_ref_name(ref)
+    moves = store.history(ref)
+    if not moves:
+        raise NotFound(f"{ref}: no such ref", hint="kvg ls")
+    return frozenset(move.digest for move in moves if move.digest is not None)
+
+
+def _concerns(found: LogEntry, ref: str, digests: frozenset[str]) -> bool:
+    return found.ref == ref or (found.ref is None and found.digest in digests)
+
+
+def _record(index: int, entry: Entry) -> LogEntry:
+    from kvg.log import entry as e
+
+    match entry:
+        case e.AttestationEntry(time=time, subject=subject, envelope=envelope):
+            return LogEntry(index, time, entry.type, digest=subject, detail=envelope)
+        case e.RefEntry(time=time, name=name, digest=digest, previous=previous):
+            return LogEntry(index, time, entry.type, name, digest, previous)
+        case e.TrustEntry(time=time, version=version, digest=digest):
+            return LogEntry(index, time, entry.type, digest=digest, detail=f"version {version}")
+        case e.RevokeEntry(time=time, keyid=keyid, origin=origin, size=size):
+            return LogEntry(index, time, entry.type, keyid=keyid, detail=f"{origin} from {size}")
+        case e.ForgetEntry(time=time, digest=digest) | e.PreregEntry(time=time, digest=digest):
+            return LogEntry(index, time, entry.type, digest=digest)
+        case e.PinEntry(time=time, digest=digest, on=on):
+            return LogEntry(index, time, entry.type, digest=digest, detail="on" if on else "off")
+        case e.RekeyEntry(time=time, public=public):
+            return LogEntry(index, time, entry.type, detail=public)
+
+
+def _with_receipt(found: LogEntry, receipt: str | None) -> LogEntry:
+    from dataclasses import replace
+
+    return found if receipt is None else replace(found, receipt=receipt)

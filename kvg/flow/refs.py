@@ -1,0 +1,92 @@
+"""Names: ``kvg tag``, ``mv``, ``rm``, ``pin``, ``unpin``, ``rev-parse``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest
+from kvg.errors import Conflict, NotFound
+from kvg.flow.records.refs import Name, Pinned, RefMoved
+from kvg.store import ANY, RefMove, check_ref_name
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
+    from kvg.store import Published, Store
+
+
+def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool) -> RefMoved:
+    """Let ``name`` stand for the artifact ``target``.
+
+    Raises ``Conflict`` when ``name`` stands for another one, unless ``force``; ``NotFound``,
+    ``Corrupt`` when ``target`` is no artifact.
+    """
+    check_ref_name(name)
+    digest = store.resolve(target).digest
+    store.manifest(digest, what=target)
+    previous = store.ref(name)
+    if previous not in (None, digest) and not force:
+        raise Conflict(f"{name}: stands for another artifact", hint=f"kvg tag -f {name} {target}")
+    index = _publish(store, settings, [RefMove(name, digest, ANY if force else previous)])
+    return RefMoved(name, digest, previous, index)
+
+
+def mv(store: Store, settings: Settings, old: str, new: str) -> tuple[RefMoved, RefMoved]:
+    """Rename the ref ``old``, in one step. Raises ``NotFound``; ``Conflict`` when ``new`` is."""
+    check_ref_name(new)
+    digest = _current(store, old)
+    if store.ref(new) is not None:
+        raise Conflict(f"{new}: there is a ref of this name", hint=f"kvg rm {new}")
+    index = _publish(store, settings, [RefMove(new, digest, None), RefMove(old, None, digest)])
+    last = None if index is None else index + 1
+    return RefMoved(new, digest, None, index), RefMoved(old, None, digest, last)
+
+
+def rm(store: Store, settings: Settings, names: Sequence[str]) -> tuple[RefMoved, ...]:
+    """Remove refs, all or none. What they stood for stays until gc. Raises ``NotFound``."""
+    found = [(name, _current(store, name)) for name in dict.fromkeys(names)]
+    index = _publish(store, settings, [RefMove(name, None, digest) for name, digest in found])
+    return tuple(
+        RefMoved(name, None, digest, None if index is None else index + n)
+        for n, (name, digest) in enumerate(found)
+    )
+
+
+def pin(store: Store, settings: Settings, targets: Sequence[str], *, on: bool) -> Iterator[Pinned]:
+    """Keep artifacts whatever their refs do, or no longer."""
+    digests = [store.resolve(target).digest for target in targets]
+    for digest in dict.fromkeys(digests):
+        changed = (digest in store.pins()) != on
+        if changed and not settings.dry_run:
+            store.set_pin(digest, on)
+        yield Pinned(digest, on, changed)
+    _tell_dry_run(settings)
+
+
+def rev_parse(store: Store, names: Sequence[str]) -> Iterator[Name]:
+    """The digests that ``names`` stand for. Raises ``NotFound``."""
+    for name in names:
+        found = store.resolve(name)
+        yield Name(found.digest, found.ref)
+
+
+def _current(store: Store, name: str) -> Digest:
+    check_ref_name(name)
+    digest = store.ref(name)
+    if digest is None:
+        raise NotFound(f"{name}: no such ref", hint="kvg ls")
+    return digest
+
+
+def _publish(store: Store, settings: Settings, moves: Sequence[RefMove]) -> int | None:
+    """Move refs. Returns the log index of the first entry; None in a dry run or for nothing new."""
+    if settings.dry_run:
+        _tell_dry_run(settings)
+        return None
+    published: Published = store.publish(moves)
+    return published.entries[0][0] if published.entries else None
+
+
+def _tell_dry_run(settings: Settings) -> None:
+    if settings.dry_run:
+        settings.report.notice("dry run: nothing was changed")

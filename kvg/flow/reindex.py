@@ -1,0 +1,21 @@
+"""``kvg reindex``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvg.flow.records.stores import Reindexed
+
+if TYPE_CHECKING:
+    from kvg.store import Store
+
+
+def reindex(store: Store) -> Reindexed:
+    """Rebuild the index from the files. Raises ``Corrupt``, ``Untrusted``, ``NoSpace``."""
+    entries = store.reindex()
+    return Reindexed(
+        entries=entries,
+        refs=len(store.refs()),
+        artifacts=len(store.artifacts()),
+        objects=sum(1 for _ in store.objects.all()),
+    )
