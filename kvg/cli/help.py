@@ -175,7 +175,7 @@ def _paragraphs(text: str) -> tuple[str, ...]:
 
 def _usage_word(param: TyperArgument) -> str:
     word = _argument_term(param)
-    return word if param.required else f"[{word}]"
+    return word if param.required or word.startswith("[") else f"[{word}]"
 
 
 def _argument_term(param: TyperArgument) -> str:

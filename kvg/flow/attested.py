@@ -56,7 +56,8 @@ def attested(store: Store, subject: Digest) -> Iterator[Attested]:
 
 def passed_gates(found: tuple[Attested, ...]) -> tuple[str, ...]:
     """The gates that trusted keys saw pass and none saw fail, sorted."""
-    passed, failed = set(), set()
+    passed: set[str] = set()
+    failed: set[str] = set()
     for item in found:
         outcome = item.test_result
         if outcome is not None and item.signers:

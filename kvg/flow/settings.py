@@ -11,6 +11,11 @@ from kvg.errors import NotFound, UsageError
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
+    from kvg.signing.keys import PrivateKey
+    from kvg.store.store import Store
+    from kvg.trust.keyring import Keyring
+
+if TYPE_CHECKING:
     pass
 
 
@@ -89,7 +94,6 @@ def keyring_of(settings: Settings) -> Keyring:
 def open_store(settings: Settings) -> Store:
     """The store that the settings are about. Raises ``NotFound``, ``Incompatible``."""
     from kvg.store.store import Store
-    from kvg.trust.keyring import Keyring
 
     return Store.open(
         find_root(settings.store_path, settings.cwd),

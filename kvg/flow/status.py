@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def status(store: Store) -> Status:
-    """The store at a glance. Raises ``Corrupt``, ``Untrusted`` when its log or trust is not whole."""
+    """The store at a glance. Raises ``Corrupt``, ``Untrusted`` when log or trust are not whole."""
     log = store.log
     return Status(
         path=str(store.root),

@@ -19,7 +19,7 @@ def deposit(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[REF] FILE|-",
+            metavar="[REF] FILE…",
             help="The ref (a file's stem if left out) and the files, joined in order; - reads "
             "standard input. With --text or --chat only the ref.",
         ),
@@ -93,9 +93,9 @@ def deposit(
         cut_points=parse_numbers(cut_points, option="--cut-points"),
         key=key,
         no_source=no_source,
-        valid_until=valid_until
-        and parse_moment(valid_until, option="--valid-until", ahead=True)
-        or None,
+        valid_until=None
+        if valid_until is None
+        else parse_moment(valid_until, option="--valid-until", ahead=True),
         depends=tuple(depends or ()),
     )
     return flow(run.store, run.settings, request)
