@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kvg import durable
-from kvg.errors import Corrupt, NotFound, UsageError
+from kvg.errors import Corrupt, UsageError
 from kvg.log import merkle
 from kvg.log.merkle import HASH_SIZE
 
@@ -22,6 +22,7 @@ WIDTH: Final = 1 << HEIGHT
 MAX_BUNDLE_SIZE: Final = WIDTH * (2 + 0xFFFF)
 _LENGTH_SIZE = 2
 _MAX_CACHED = 64
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class TileSource(Protocol):
@@ -42,19 +43,20 @@ class FolderSource:
 
     def read(self, name: str, limit: int) -> bytes | None:
         path = self.folder / name
-        try:
-            with durable.translated(path), path.open("rb") as file:
-                return file.read(limit + 1)
-        except NotFound:
-            return None
+        with durable.translated(path):
+            try:
+                with path.open("rb") as file:
+                    return file.read(limit + 1)
+            except _ABSENT:
+                return None
 
     def widths(self, name: str) -> Sequence[int]:
         path = self.folder / f"{name}.p"
-        try:
-            with durable.translated(path):
+        with durable.translated(path):
+            try:
                 found = os.listdir(path)
-        except NotFound:
-            return ()
+            except _ABSENT:
+                return ()
         return sorted(int(text) for text in found if _is_width(text))
 
     def __repr__(self) -> str:
