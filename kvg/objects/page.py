@@ -26,6 +26,7 @@ MAX_LAYER = 9999
 
 _LENGTH_SIZE = 8
 _ALIGNMENT = 8
+_CHUNK = 256 << 10  # a chunk and what is made of it stay in the processor's cache
 
 
 class TensorSpan(NamedTuple):
@@ -110,9 +111,12 @@ def check_finite(data: Buffer, dtype: str, *, what: str) -> None:
 
     ``data`` is a page's data region, without its header, of elements of ``dtype``.
     """
-    index = _first_not_finite(bytes(data), dtype)
-    if index is not None:
-        raise Corrupt(f"{what}: element {index} is not finite")
+    view = memoryview(data).cast("B")
+    for start in range(0, view.nbytes, _CHUNK):
+        index = _first_not_finite(bytes(view[start : start + _CHUNK]), dtype)
+        if index is not None:
+            index += start // DTYPE_SIZES[dtype]
+            raise Corrupt(f"{what}: element {index} is not finite")
 
 
 def _parts(group: Group) -> tuple[tuple[Literal["k"], int], tuple[Literal["v"], int]]:

@@ -40,10 +40,12 @@ def decode_ids(data: Buffer, *, what: str, count: int | None = None) -> tuple[in
 
 def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
     """The first index at which the two differ (one may simply end there); None when equal."""
+    if tuple(a) == tuple(b):
+        return None
     for index, (left, right) in enumerate(zip(a, b, strict=False)):
         if left != right:
             return index
-    return None if len(a) == len(b) else min(len(a), len(b))
+    return min(len(a), len(b))
 
 
 def _told(count: int | None) -> str:

@@ -135,9 +135,9 @@ def test_a_page_of_other_tokens_is_refused() -> None:
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -float("nan")])
-@pytest.mark.parametrize("place", [0, 7, 99])
+@pytest.mark.parametrize("place", [0, 7, 99, 150_001])
 def test_what_is_not_finite_is_found_and_placed(dtype: str, value: float, place: int) -> None:
-    elements = [_encode(1.5, dtype)] * 100
+    elements = [_encode(1.5, dtype)] * max(100, place + 2)
     elements[place] = _encode(value, dtype)
     with pytest.raises(Corrupt, match=rf"^page: element {place} is not finite$"):
         page.check_finite(b"".join(elements), dtype, what="page")
