@@ -131,9 +131,12 @@ class SubverbGroup(PlainHelp, TyperGroup):
         return [name for name, _ in self.verb.subverbs]
 
     def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        return _build(self.verb, (self.verb.name, cmd_name))
+        return self.find(cmd_name)
+
+    def find(self, name: str) -> VerbCommand | None:
+        """The verb of this name, None when there is none."""
+        known = any(name == known for known, _ in self.verb.subverbs)
+        return _build(self.verb, (self.verb.name, name)) if known else None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str, VerbCommand, list[str]]:
         found = self.get_command(ctx, args[0])
@@ -154,7 +157,11 @@ class RootGroup(PlainHelp, TyperGroup):
         return [verb.name for verb in VERBS if not verb.hidden]
 
     def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | SubverbGroup | None:
-        verb = BY_NAME.get(cmd_name)
+        return self.find(cmd_name)
+
+    def find(self, name: str) -> VerbCommand | SubverbGroup | None:
+        """The verb of this name, None when there is none."""
+        verb = BY_NAME.get(name)
         if verb is None:
             return None
         return _build_group(verb) if verb.subverbs else _build(verb, (verb.name,))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import KvgError, NotFound, UsageError
+from kvg.flow.settings import check_device
 
 if TYPE_CHECKING:
     from kvg.cli.invocation import Globals
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.report import Report
     from kvg.store.config import Config, Value
+    from kvg.store.store import Store
 
 Env = Mapping[str, str]
 
@@ -184,6 +186,50 @@ def quick_look(key: str, given: Globals, env: Env) -> Value | float | None:
     except KvgError:
         return None
     return found.value if found else None
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "core.color": ("auto", "always", "never"),
+    "core.progress": ("true", "false"),
+    "store.codec": ("0", "1", "2"),
+}
+PINNED = "store.log"
+"""Pins the log of a store; not for editing."""
+
+
+def set_option(store: Store | None, user_config: Path, key: str, text: str) -> ConfigEntry:
+    """Write a setting into the store's configuration, or without a store into the user's.
+
+    Raises ``UsageError`` on a key that means nothing and on a value that does not fit.
+    """
+    from kvg.flow.records import ConfigEntry
+    from kvg.store.config import Config, parse_value
+
+    check_option(key, text)
+    value = parse_value(text)
+    if store is not None:
+        store.config.set(key, value)
+        return ConfigEntry(key, value, "store", str(store.config.path))
+    Config(user_config).set(key, value)
+    return ConfigEntry(key, value, "user", str(user_config))
+
+
+def check_option(key: str, text: str) -> None:
+    """Raise ``UsageError`` unless ``key`` may be set to ``text``."""
+    import difflib
+
+    if key == PINNED:
+        raise UsageError(f"{key}: pins the store's log and cannot be set", hint="kvg init makes it")
+    if key not in BY_KEY and key.partition(".")[0] not in ("model", "remote"):
+        near = difflib.get_close_matches(key, list(BY_KEY), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(BY_KEY)}"
+        raise UsageError(f"{key}: no such setting", hint=hint)
+    if text not in CHOICES.get(key, (text,)):
+        raise UsageError(f"{key} {text}: not one of {', '.join(CHOICES[key])}")
+    if key in ("core.jobs", "core.lock-wait"):
+        _number(Found(text, "flag", None), key)
+    if key == "core.device":
+        check_device(text)
 
 
 def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, Sha256Stream
-from kvg.flow.attested import Attested, attested, passed_gates
+from kvg.flow.attested import attested
 from kvg.flow.records.refs import RefEntry
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.store import Store
+    from kvg.verify.judgement import Judgement
 
 
 def ls(
@@ -29,7 +30,7 @@ def ls(
         manifest = store.manifest(digest, what=name)
         if graftable and manifest.model.fingerprint not in models:
             continue
-        found = tuple(attested(store, digest))
+        found = attested(store, digest)
         if stale and not is_stale(found, settings.cwd, int(time.time())):
             continue
         yield RefEntry(
@@ -40,7 +41,7 @@ def ls(
             model=models.get(manifest.model.fingerprint),
             architecture=manifest.model.architecture,
             reference=manifest.engine.reference,
-            gates=passed_gates(found),
+            gates=found.gates,
             pinned=digest in pins,
             previous=len(store.history(name)) - 1,
         )
@@ -56,14 +57,12 @@ def models_by_fingerprint(store: Store) -> dict[str, str]:
     return names
 
 
-def is_stale(found: tuple[Attested, ...], cwd: Path, now: int) -> bool:
-    """Whether every trusted deposit is past its validity or depends on a file that has changed."""
-    deposits = [item.provenance for item in found if item.signers]
-    said = [item for item in deposits if item is not None]
-    return bool(said) and all(
-        (item.valid_until is not None and item.valid_until < now)
-        or any(_has_changed(cwd / part.name, part.digest) for part in item.depends)
-        for item in said
+def is_stale(found: Judgement, cwd: Path, now: int) -> bool:
+    """Whether the trusted deposit is past its validity or depends on a file that has changed."""
+    said = found.provenance
+    return said is not None and (
+        (said.valid_until is not None and said.valid_until < now)
+        or any(_has_changed(cwd / part.name, part.digest) for part in said.depends)
     )
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
     from kvg.trust.keyring import Keyring
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -48,9 +45,14 @@ class Settings:
             raise UsageError(f"jobs {self.jobs}: less than 1")
         if self.lock_wait is not None and not self.lock_wait >= 0:
             raise UsageError(f"lock wait {self.lock_wait}: not a number of seconds")
-        kind, _, number = self.device.partition(":")
-        if not (self.device in ("auto", "cpu", "cuda") or (kind == "cuda" and number.isdecimal())):
-            raise UsageError(f"device {self.device}: not auto, cpu or cuda:N", hint="--device cpu")
+        check_device(self.device)
+
+
+def check_device(device: str) -> None:
+    """Raise ``UsageError`` unless ``device`` is auto, cpu, cuda or cuda:N."""
+    kind, _, number = device.partition(":")
+    if not (device in ("auto", "cpu", "cuda") or (kind == "cuda" and number.isdecimal())):
+        raise UsageError(f"device {device}: not auto, cpu or cuda:N", hint="--device cpu")
 
 
 STORE_FOLDER = ".kvg"

@@ -6,23 +6,26 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from kvg import canon
-from kvg.flow.attested import Attested, attested, passed_gates
+from kvg.digest import short
+from kvg.errors import Corrupt
+from kvg.flow.attested import attested
 from kvg.flow.records.artifacts import Artifact, Attestation
 
 if TYPE_CHECKING:
     from kvg.objects.manifest import Manifest
     from kvg.objects.statement import Provenance, TestResult
     from kvg.store import Store
+    from kvg.verify.judgement import Judgement, Opened
 
 DTYPES = {"BF16": "BF16", "F16": "FP16", "F32": "FP32"}
 """How number formats are shown."""
 
 GATE_KINDS = {
-    "formalProofChecked": ("proof", "coq", "lean", "z3"),
-    "unitTestPass": ("test", "tests", "pytest", "check"),
-    "consistencyGated": ("consistency",),
+    "formalProofChecked": "formal",
+    "unitTestPass": "test",
+    "consistencyGated": "consistency",
 }
-"""The kinds of a gate, as its name begins: ``kind`` or ``kind:…``."""
+"""The kind of a gate is its name, or what stands before its first colon."""
 
 
 def show(store: Store, target: str) -> Artifact:
@@ -32,8 +35,7 @@ def show(store: Store, target: str) -> Artifact:
     digest = store.resolve(target).digest
     manifest = store.manifest(digest, what=target)
     value = cast("Mapping[str, object]", canon.parse_json(encode_manifest(manifest), what=target))
-    found = tuple(attested(store, digest))
-    family = next((p.family for p in map(_trusted_provenance, found) if p and p.family), None)
+    found = attested(store, digest)
     return Artifact(
         digest=digest,
         refs=store.refs_of(digest),
@@ -46,34 +48,44 @@ def show(store: Store, target: str) -> Artifact:
         layout=cast("Mapping[str, object]", value["layout"]),
         pages=_pages(manifest, cast("Iterable[Mapping[str, object]]", value["pages"])),
         witnesses=tuple(cast("Iterable[Mapping[str, object]]", value["witnesses"])),
-        family=family,
+        family=found.provenance.family if found.provenance else None,
         family_seed_hash=None,
-        gates=passed_gates(found),
-        attestations=tuple(_attestation(item) for item in found),
-        verification=verification(found),
+        gates=found.gates,
+        attestations=tuple(_attestation(item) for item in found.opened),
+        verification=verification(store, found),
     )
 
 
-def verification(found: Iterable[Attested]) -> Mapping[str, object]:
+def verification(store: Store, found: Judgement) -> Mapping[str, object]:
     """The outcome of each kind of check, None where none was run, and the depositor's signature."""
-    items = tuple(found)
-    outcome: dict[str, object] = {
-        name: _outcome(items, kinds) for name, kinds in GATE_KINDS.items()
-    }
-    deposit = next((item for item in items if _trusted_provenance(item)), None)
-    signature = deposit.signature if deposit else None
-    outcome["executionSignature"] = signature.hex() if signature else None
+    outcome: dict[str, object] = {name: _outcome(found, kind) for name, kind in GATE_KINDS.items()}
+    outcome["executionSignature"] = _signature(store, found)
     return outcome
 
 
-def _outcome(found: tuple[Attested, ...], kinds: tuple[str, ...]) -> bool | None:
-    results = [item.test_result for item in found if item.signers]
-    mine = [r.result for r in results if r is not None and r.gate.partition(":")[0] in kinds]
-    return None if not mine else "FAILED" not in mine
+def _outcome(found: Judgement, kind: str) -> bool | None:
+    if any(gate.partition(":")[0] == kind for gate in found.failed):
+        return False
+    return True if any(gate.partition(":")[0] == kind for gate in found.gates) else None
 
 
-def _trusted_provenance(item: Attested) -> Provenance | None:
-    return item.provenance if item.signers else None
+def _signature(store: Store, found: Judgement) -> str | None:
+    """The first depositor's signature of the deposit, in hex."""
+    from kvg.objects.statement import Provenance
+    from kvg.signing.dsse import parse_envelope
+
+    for item in found.opened:
+        if item.statement is None or not isinstance(item.statement.predicate, Provenance):
+            continue
+        what = f"attestation {short(item.envelope)}"
+        try:
+            envelope = parse_envelope(
+                bytes(store.objects.read(item.envelope, what=what)), what=what
+            )
+        except Corrupt:
+            continue
+        return next((s.sig.hex() for s in envelope.signatures if s.keyid in item.signers), None)
+    return None
 
 
 def _pages(
@@ -88,13 +100,18 @@ def _pages(
     return tuple(pages)
 
 
-def _attestation(item: Attested) -> Attestation:
-    kind, detail = "unknown", {}
-    if item.provenance is not None:
-        kind, detail = "deposit", _provenance_detail(item.provenance)
-    elif item.test_result is not None:
-        kind, detail = "test-result", _test_detail(item.test_result)
-    return Attestation(item.digest, item.index, kind, item.signers, bool(item.signers), detail)
+def _attestation(item: Opened) -> Attestation:
+    from kvg.objects.statement import Provenance
+
+    said = item.statement.predicate if item.statement else None
+    detail: dict[str, object]
+    if said is None:
+        kind, detail = "unknown", {"claims": item.others, "revoked": item.revoked}
+    elif isinstance(said, Provenance):
+        kind, detail = "deposit", _provenance_detail(said)
+    else:
+        kind, detail = "test-result", _test_detail(said)
+    return Attestation(item.envelope, item.index, kind, item.signers, bool(item.signers), detail)
 
 
 def _provenance_detail(said: Provenance) -> dict[str, object]:

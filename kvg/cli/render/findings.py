@@ -14,6 +14,8 @@ from kvg.flow.records.findings import Finding, VerifySummary
 def finding(record: Finding, view: View) -> Iterator[str]:
     kind = view.terminal.out(record.kind, "red")
     yield f"{kind}: {printable(record.object)}: {printable(record.message)}\n"
+    if record.hint is not None:
+        view.aside(f"hint: {record.hint}")
 
 
 def verify_summary(record: VerifySummary, view: View) -> Iterator[str]:

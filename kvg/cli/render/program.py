@@ -18,19 +18,16 @@ def help_text(record: HelpText, view: View) -> Iterator[str]:
 
 
 def setting(record: ConfigEntry, view: View) -> Iterator[str]:
-    value = record.value
+    line = f"{record.key} = {shown(record.value)}\n"
+    where = "" if record.origin is None else f"{record.origin}\t{record.source or '-'}\t"
+    yield where + line
+
+
+def shown(value: object) -> str:
+    """A value as it is written in a configuration."""
     if isinstance(value, bool):
-        shown = "true" if value else "false"
-    elif isinstance(value, tuple):
-        shown = " ".join(str(item) for item in value)
-    else:
-        shown = str(value)
-    if record.key == "":
-        yield f"{shown}\n"
-    elif record.source is not None:
-        yield f"{record.origin}:{record.source}\t{record.key} = {shown}\n"
-    else:
-        yield f"{record.key} = {shown}\n"
+        return "true" if value else "false"
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 RENDERERS = cast("dict[str, Renderer]", {"version": version, "help": help_text, "setting": setting})

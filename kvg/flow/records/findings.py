@@ -17,6 +17,7 @@ class Finding(Record):
     kind: str
     object: str
     message: str
+    hint: str | None = None
 
     @property
     def exit_code(self) -> int:

@@ -26,10 +26,13 @@ class HelpText(Record):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry(Record):
-    """A setting in force; ``origin`` is flag, environment, store, user or default."""
+    """A setting in force; ``origin`` is flag, environment, store, user or default.
+
+    ``source`` is the flag, variable or file that gave it; both are None where not asked for.
+    """
 
     type: ClassVar[str] = "setting"
     key: str
     value: object
-    origin: str
+    origin: str | None
     source: str | None

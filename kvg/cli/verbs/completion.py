@@ -1,0 +1,60 @@
+"""``kvg completion``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kvg.cli.invocation import Invocation, invocation
+
+if TYPE_CHECKING:
+    from kvg.cli.render import Raw
+
+
+def completion(
+    ctx: typer.Context,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell.")
+    ],
+) -> Raw:
+    """Print a shell's completion script."""
+    from kvg.cli.completion import SCRIPTS
+    from kvg.cli.render import Raw
+
+    return Raw(SCRIPTS[shell].encode("utf-8"))
+
+
+def complete(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD", help="The words so far.")
+    ] = None,
+) -> Raw:
+    """Print what can come next."""
+    from kvg.cli.completion import candidates
+    from kvg.cli.render import Raw
+
+    found = candidates(words or [], known_refs(invocation(ctx)))
+    return Raw("".join(f"{text}\n" for text in found).encode("utf-8"))
+
+
+def known_refs(run: Invocation) -> list[str]:
+    """The refs of the store here; none when there is no store that can be read."""
+    from kvg.errors import KvgError
+
+    try:
+        return sorted(run.store.refs())
+    except KvgError:
+        return []
+
+
+COMMANDS = {"completion": completion, "__complete": complete}
+EXAMPLES = {
+    "completion": """
+    $ kvg completion bash > ~/.local/share/bash-completion/completions/kvg
+    $ kvg completion zsh > "${fpath[1]}/_kvg"
+    $ kvg completion fish > ~/.config/fish/completions/kvg.fish
+    """,
+    "__complete": "",
+}

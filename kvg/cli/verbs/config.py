@@ -1,0 +1,87 @@
+"""``kvg config``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvg.cli.invocation import Invocation, invocation
+from kvg.cli.layers import Layers
+from kvg.errors import NotFound
+from kvg.flow.records import ConfigEntry, Record
+
+if TYPE_CHECKING:
+    from kvg.cli.render import Raw
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
+
+
+def get(ctx: typer.Context, key: Key) -> Record | Raw:
+    """Print the value of a setting.
+
+    The one in force: flag, then environment, then store, then user configuration.
+    """
+    from kvg.cli.render import Raw
+    from kvg.cli.render.program import shown
+
+    run = invocation(ctx)
+    found = _layers(run).find(key)
+    if found is None:
+        raise NotFound(f"{key}: not set", hint="kvg config list")
+    if run.given.json:
+        return ConfigEntry(key, found.value, found.origin, found.source)
+    return Raw(shown(found.value).encode("utf-8") + b"\n")
+
+
+def set_(
+    ctx: typer.Context,
+    key: Key,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.")],
+    user: Annotated[
+        bool, typer.Option("--user", help="In the user's configuration, not the store's.")
+    ] = False,
+) -> Record:
+    """Write a setting."""
+    from kvg.cli.layers import set_option
+
+    run = invocation(ctx)
+    return set_option(None if user else run.store, run.settings.user_config, key, value)
+
+
+def list_(
+    ctx: typer.Context,
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="With the layer and the file of each.")
+    ] = False,
+) -> Iterable[Record]:
+    """List the settings."""
+    from dataclasses import replace
+
+    entries = _layers(invocation(ctx)).entries()
+    return (
+        entries if show_origin else (replace(entry, origin=None, source=None) for entry in entries)
+    )
+
+
+def _layers(run: Invocation) -> Layers:
+    import os
+
+    return Layers(run.given, os.environ)
+
+
+COMMANDS = {"get": get, "set": set_, "list": list_}
+EXAMPLES = {
+    "get": """
+    $ kvg config get core.device
+    auto
+    """,
+    "set": """
+    $ kvg config set store.codec 2
+    $ kvg config set core.device cuda:0 --user
+    """,
+    "list": """
+    $ kvg config list --show-origin
+    """,
+}

@@ -1,0 +1,33 @@
+"""``kvg diff``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def diff(
+    ctx: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="A", help="A ref, REF@{n} or a digest.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+) -> Iterable[Record]:
+    """Compare two artifacts.
+
+    Fields of the manifests that differ, the first token id that does, and what both share.
+    """
+    from kvg.flow.diff import diff as flow
+
+    return flow(invocation(ctx).store, a, b)
+
+
+COMMANDS = {"diff": diff}
+EXAMPLES = {
+    "diff": """
+    $ kvg diff handbook@{1} handbook
+    """
+}

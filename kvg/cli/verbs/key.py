@@ -1,0 +1,106 @@
+"""``kvg key``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kvg.cli.invocation import invocation, stdin_bytes
+from kvg.flow.records import Record
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name, or its key id.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
+
+
+def new(
+    ctx: typer.Context,
+    name: NewName,
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt it with a passphrase.")
+    ] = False,
+) -> Record:
+    """Make a signing key.
+
+    The first key of a store is trusted in that store as depositor and publisher, and says so.
+    """
+    from kvg.flow.key import new_key
+
+    return new_key(invocation(ctx).settings, name, encrypted=passphrase)
+
+
+def list_(ctx: typer.Context) -> Iterable[Record]:
+    """List your keys."""
+    from kvg.flow.key import list_keys
+
+    return list_keys(invocation(ctx).settings)
+
+
+def show(ctx: typer.Context, name: Name) -> Record:
+    """Show one key."""
+    from kvg.flow.key import show_key
+
+    return show_key(invocation(ctx).settings, name)
+
+
+def import_(
+    ctx: typer.Context,
+    name: NewName,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="PKCS#8 or OpenSSH PEM; - is standard input.")
+    ],
+) -> Record:
+    """Take in a private key.
+
+    Ed25519 only. An encrypted key stays encrypted.
+    """
+    from kvg.flow.key import import_key
+
+    data = stdin_bytes() if str(file) == "-" else read_file(file)
+    return import_key(invocation(ctx).settings, name, data)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a small file."""
+    from kvg import durable
+
+    with durable.translated(path), open(path, "rb") as file:
+        return file.read(1 << 16)
+
+
+def export(
+    ctx: typer.Context,
+    name: Name,
+    form: Annotated[
+        Literal["openssh", "pem", "note"],
+        typer.Option("--form", metavar="openssh|pem|note", help="openssh if left out."),
+    ] = "openssh",
+) -> Record:
+    """Print a public key."""
+    from kvg.flow.key import export_key
+
+    return export_key(invocation(ctx).settings, name, form)
+
+
+COMMANDS = {"new": new, "list": list_, "show": show, "import": import_, "export": export}
+EXAMPLES = {
+    "new": """
+    $ kvg key new work
+    $ KVG_PASSPHRASE_FILE=secret kvg key new work --passphrase
+    """,
+    "list": """
+    $ kvg key list
+    """,
+    "show": """
+    $ kvg key show work -v
+    """,
+    "import": """
+    $ kvg key import work ~/.ssh/id_ed25519
+    """,
+    "export": """
+    $ kvg key export work > work.pub
+    $ kvg key export work --form pem
+    """,
+}

@@ -1,0 +1,87 @@
+"""``kvg ls``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.errors import UsageError
+from kvg.flow.records import Record
+
+if TYPE_CHECKING:
+    from kvg.cli.render import Raw
+    from kvg.flow.records import RefEntry
+
+_FIELD = re.compile(r"\{([a-z_]+)\}", re.ASCII)
+
+
+def ls(
+    ctx: typer.Context,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="F", help="A line for each ref, e.g. '{ref} {digest}'."),
+    ] = None,
+    nul: Annotated[
+        bool, typer.Option("-0", help="End each name, or line of --format, with NUL.")
+    ] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only those past their validity or outdated.")
+    ] = False,
+    graftable: Annotated[
+        bool, typer.Option("--graftable", help="Only those whose model is registered here.")
+    ] = False,
+) -> Iterable[Record] | Iterator[Raw]:
+    """List the refs.
+
+    Fields of --format are those of the JSON record: ref, digest, tokens, pages, model,
+    architecture, reference, gates, pinned, previous.
+    """
+    from kvg.flow.ls import ls as flow
+
+    run = invocation(ctx)
+    entries = flow(run.store, run.settings, stale=stale, graftable=graftable)
+    if form is None and not nul:
+        return entries
+    if run.given.json:
+        raise UsageError("--json: has a form of its own", hint="leave out --format and -0")
+    return formatted(entries, form or "{ref}", b"\0" if nul else b"\n")
+
+
+def formatted(entries: Iterable[RefEntry], form: str, end: bytes) -> Iterator[Raw]:
+    """One line for each entry."""
+    from kvg.cli.render import Raw
+
+    for entry in entries:
+        line = "".join(_pieces(entry, form))
+        yield Raw(line.encode("utf-8") + end)
+
+
+def _pieces(entry: RefEntry, form: str) -> Iterator[str]:
+    """``form`` cut at its fields, each replaced by its value."""
+    for number, piece in enumerate(_FIELD.split(form)):
+        yield _value(entry, piece) if number % 2 else piece
+
+
+def _value(entry: RefEntry, name: str) -> str:
+    if name not in entry.__dataclass_fields__:
+        raise UsageError(f"--format: no field {name}", hint="kvg ls --help")
+    value = getattr(entry, name)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+COMMANDS = {"ls": ls}
+EXAMPLES = {
+    "ls": """
+    $ kvg ls
+    $ kvg ls --format '{ref} {digest} {tokens}'
+    $ kvg ls -0 --graftable | xargs -0 -n1 kvg verify
+    """
+}

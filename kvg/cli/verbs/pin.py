@@ -1,0 +1,32 @@
+"""``kvg pin``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def pin(
+    ctx: typer.Context,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="REF", help="Refs or digests of artifacts.")
+    ],
+) -> Iterable[Record]:
+    """Keep an artifact whatever its refs do."""
+    from kvg.flow.refs import pin as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings, targets, on=True)
+
+
+COMMANDS = {"pin": pin}
+EXAMPLES = {
+    "pin": """
+    $ kvg pin handbook
+    """
+}

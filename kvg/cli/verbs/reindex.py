@@ -1,0 +1,26 @@
+"""``kvg reindex``."""
+
+from __future__ import annotations
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def reindex(ctx: typer.Context) -> Record:
+    """Rebuild the index from the files.
+
+    The index is a cache: nothing is lost with it.
+    """
+    from kvg.flow.reindex import reindex as flow
+
+    return flow(invocation(ctx).store)
+
+
+COMMANDS = {"reindex": reindex}
+EXAMPLES = {
+    "reindex": """
+    $ kvg reindex
+    """
+}

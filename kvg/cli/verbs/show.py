@@ -1,0 +1,32 @@
+"""``kvg show``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def show(
+    ctx: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
+) -> Record:
+    """Show one artifact.
+
+    With --json all fields of its manifest, what is attested, and the outcome of each kind of check.
+    """
+    from kvg.flow.show import show as flow
+
+    return flow(invocation(ctx).store, ref)
+
+
+COMMANDS = {"show": show}
+EXAMPLES = {
+    "show": """
+    $ kvg show handbook
+    $ kvg show handbook --json | jq .tokens.count
+    """
+}

@@ -1,0 +1,27 @@
+"""``kvg status``."""
+
+from __future__ import annotations
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def status(ctx: typer.Context) -> Record:
+    """Show the store at a glance.
+
+    With -v also where it is and what it holds.
+    """
+    from kvg.flow.status import status as flow
+
+    return flow(invocation(ctx).store)
+
+
+COMMANDS = {"status": status}
+EXAMPLES = {
+    "status": """
+    $ kvg status
+    1 ref; no remote; model smol; gates required: none
+    """
+}

@@ -1,0 +1,32 @@
+"""``kvg unpin``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def unpin(
+    ctx: typer.Context,
+    targets: Annotated[
+        list[str], typer.Argument(metavar="REF", help="Refs or digests of artifacts.")
+    ],
+) -> Iterable[Record]:
+    """Let a pinned artifact go."""
+    from kvg.flow.refs import pin as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings, targets, on=False)
+
+
+COMMANDS = {"unpin": unpin}
+EXAMPLES = {
+    "unpin": """
+    $ kvg unpin handbook
+    """
+}

@@ -1,0 +1,53 @@
+"""``kvg verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def verify(
+    ctx: typer.Context,
+    refs: Annotated[
+        list[str] | None, typer.Argument(metavar="REF", help="Refs or digests; all refs if none.")
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="GATE", help="A gate that must have passed."),
+    ] = None,
+    expect_digest: Annotated[
+        str | None,
+        typer.Option("--expect-digest", metavar="D", help="What the one ref must stand for."),
+    ] = None,
+) -> Iterable[Record]:
+    """Check bytes, signatures, policy and log.
+
+    Reads every byte of every artifact; needs no model. It goes on after a problem, lists all of
+    them, and the most severe decides the exit code. That the stored state is what the model
+    computes is a matter of kvg replay.
+    """
+    from kvg.flow.verify import verify as flow
+
+    run = invocation(ctx)
+    return flow(
+        run.store,
+        run.settings,
+        refs or (),
+        require=require or (),
+        expect_digest=expect_digest,
+    )
+
+
+COMMANDS = {"verify": verify}
+EXAMPLES = {
+    "verify": """
+    $ kvg verify
+    1 artifact: bytes ok, signature ok, policy ok; truth not recomputed
+    $ kvg verify handbook --expect-digest sha256:9f2ab1 --require test
+    """
+}
