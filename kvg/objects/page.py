@@ -14,7 +14,7 @@ from kvg.digest import Buffer
 from kvg.errors import Corrupt
 
 if TYPE_CHECKING:
-    from kvg.objects.manifest import Group
+    from kvg.objects.layout import Group
 
 MEDIA_TYPE = "application/vnd.kvg.page.v1+safetensors"
 
