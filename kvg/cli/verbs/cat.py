@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.render import Raw
 from kvg.errors import UsageError
-
-if TYPE_CHECKING:
-    from kvg.cli.render import Raw
-    from kvg.flow.records import ObjectBytes
+from kvg.flow.records import Record
 
 
 def cat(
@@ -19,13 +17,12 @@ def cat(
     target: Annotated[
         str, typer.Argument(metavar="OBJECT", help="A digest, or a ref for its manifest.")
     ],
-) -> Raw | ObjectBytes:
+) -> Raw | Record:
     """Write an object's bytes, verified, to stdout.
 
     The raw bytes, whatever form they are stored in; sha256sum gives the object's digest. Binary
     ones are not written to a terminal. With --json they come in base64.
     """
-    from kvg.cli.render import Raw
     from kvg.flow.cat import cat as flow
 
     run = invocation(ctx)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from kvg.cli.invocation import Invocation, invocation
-
-if TYPE_CHECKING:
-    from kvg.cli.render import Raw
+from kvg.cli.render import Raw
 
 
 def completion(
@@ -20,7 +18,6 @@ def completion(
 ) -> Raw:
     """Print a shell's completion script."""
     from kvg.cli.completion import SCRIPTS
-    from kvg.cli.render import Raw
 
     return Raw(SCRIPTS[shell].encode("utf-8"))
 
@@ -33,7 +30,6 @@ def complete(
 ) -> Raw:
     """Print what can come next."""
     from kvg.cli.completion import candidates
-    from kvg.cli.render import Raw
 
     found = candidates(words or [], known_refs(invocation(ctx)))
     return Raw("".join(f"{text}\n" for text in found).encode("utf-8"))

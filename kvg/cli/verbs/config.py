@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kvg.cli.invocation import Invocation, invocation
 from kvg.cli.layers import Layers
+from kvg.cli.render import Raw
 from kvg.errors import NotFound
 from kvg.flow.records import ConfigEntry, Record
-
-if TYPE_CHECKING:
-    from kvg.cli.render import Raw
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
 
@@ -23,7 +21,6 @@ def get(ctx: typer.Context, key: Key) -> Record | Raw:
 
     The one in force: flag, then environment, then store, then user configuration.
     """
-    from kvg.cli.render import Raw
     from kvg.cli.render.program import shown
 
     run = invocation(ctx)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.render import Raw
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 
 if TYPE_CHECKING:
-    from kvg.cli.render import Raw
     from kvg.flow.records import RefEntry
 
 _FIELD = re.compile(r"\{([a-z_]+)\}", re.ASCII)
@@ -53,7 +53,6 @@ def ls(
 
 def formatted(entries: Iterable[RefEntry], form: str, end: bytes) -> Iterator[Raw]:
     """One line for each entry."""
-    from kvg.cli.render import Raw
 
     for entry in entries:
         line = "".join(_pieces(entry, form))
