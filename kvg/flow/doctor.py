@@ -1,0 +1,104 @@
+"""``kvg doctor``: look at this machine, its store and keys, and prove what it can compute."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from kvg import __version__
+from kvg.errors import KvgError
+from kvg.flow.records.models import DoctorCheck, DoctorSummary
+from kvg.flow.records.record import Record
+from kvg.flow.registered import identified, open_registered, registered_model
+from kvg.flow.requests import DoctorRequest
+from kvg.flow.settings import Settings
+
+if TYPE_CHECKING:
+    from kvg.store import Store
+
+PACKAGES = ("torch", "transformers", "safetensors", "lmdb", "zstandard", "cryptography", "blake3")
+NEEDED_FOR_MODELS = ("torch", "transformers")
+
+
+def doctor(
+    store: Store | None, settings: Settings, request: DoctorRequest
+) -> Iterator[DoctorCheck | DoctorSummary]:
+    """Yield one check after the other, then what they come to. Problems are records, not errors."""
+    versions = {"python": platform.python_version(), "kvg": __version__}
+    yield DoctorCheck("python", "ok", f"{versions['python']} on {platform.machine()}")
+    for name in PACKAGES:
+        found = _version(name)
+        if found is not None:
+            versions[name] = found
+    yield _packages(versions)
+    yield _store_check(store)
+    exact: bool | None = None
+    device = settings.device
+    for record in _exactness(store, settings, request):
+        exact = record.status == "ok" if record.status in ("ok", "failed") else exact
+        yield record
+    yield DoctorSummary(exact=exact, device=device, versions=versions)
+
+
+def _packages(versions: dict[str, str]) -> DoctorCheck:
+    missing = [name for name in NEEDED_FOR_MODELS if name not in versions]
+    if missing:
+        return DoctorCheck(
+            "packages",
+            "warning",
+            f"{', '.join(missing)} not installed: no deposit, graft or replay here",
+            hint="pip install 'kvg[model]'",
+        )
+    return DoctorCheck(
+        "packages", "ok", ", ".join(f"{name} {versions[name]}" for name in NEEDED_FOR_MODELS)
+    )
+
+
+def _store_check(store: Store | None) -> DoctorCheck:
+    if store is None:
+        return DoctorCheck("store", "skipped", "no store here or above", hint="kvg init")
+    try:
+        n_refs, size = len(store.refs()), store.log.size
+        trust = store.trust
+    except KvgError as error:
+        return DoctorCheck("store", "failed", error.message, hint=error.hint, code=error.code)
+    return DoctorCheck(
+        "store", "ok", f"{store.root}: {n_refs} refs, {size} log entries, {len(trust.keys)} keys"
+    )
+
+
+def _exactness(
+    store: Store | None, settings: Settings, request: DoctorRequest
+) -> Iterator[DoctorCheck]:
+    """Open an invariant session: its self-check proves or refutes exactness on this machine."""
+    bad = "failed" if request.require_exact else "skipped"
+    if store is None:
+        yield DoctorCheck("exactness", bad, "no store, so no model to prove it on", hint="kvg init")
+        return
+    try:
+        model = registered_model(store, request.model)
+        identified(store, settings, model)
+        began = time.perf_counter()
+        session = open_registered(settings, model, reference="invariant")
+    except KvgError as error:
+        absent = error.code == 3 and request.model is None
+        status = bad if absent else "failed"
+        yield DoctorCheck("exactness", status, error.message, hint=error.hint, code=error.code)
+        return
+    seconds = time.perf_counter() - began
+    yield DoctorCheck(
+        "exactness",
+        "ok",
+        f"{model.name} on {session.model.device}: load and self-check {seconds:.1f} s, engine "
+        f"{session.engine.fingerprint}",
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

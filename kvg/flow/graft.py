@@ -1,0 +1,241 @@
+"""``kvg graft`` and ``kvg ask``: verify, restore, prove by the witness, then continue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest
+from kvg.errors import Incompatible, NotFound
+from kvg.flow.prompts import prompts_of
+from kvg.flow.records.computed import Graft, TextPiece
+from kvg.flow.records.record import Record
+from kvg.flow.registered import (
+    RegisteredModel,
+    check_tokenizer,
+    check_torch,
+    identified,
+    model_of,
+    open_engine,
+    open_registered,
+    registered_model,
+    tokenizer_of,
+)
+from kvg.flow.requests import AskRequest, GraftRequest, Sampling
+from kvg.flow.settings import Settings
+from kvg.objects.manifest import Witness
+
+if TYPE_CHECKING:
+    import torch
+
+    from kvg.model.session import Session, Slot
+    from kvg.model.text import Tokenizer
+    from kvg.objects.verified import Verified
+    from kvg.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What one graft took, in milliseconds, up to the first forward pass."""
+
+    verify_ms: float
+    restore_ms: float
+    restored_bytes: int
+
+
+def graft(store: Store, settings: Settings, request: GraftRequest | AskRequest) -> Iterator[Record]:
+    """Yield one ``Graft`` for each prompt, after its pieces of text when streaming.
+
+    Nothing is yielded before the witness has proved the graft. Raises ``NotFound`` on a miss,
+    ``Corrupt``, ``Untrusted``, ``Incompatible``.
+    """
+    or_fresh = request.or_fresh if isinstance(request, GraftRequest) else None
+    try:
+        yield from _grafts(store, settings, request)
+    except NotFound:
+        if or_fresh is None:
+            raise
+        yield from _fresh(store, settings, request, or_fresh)
+
+
+def _grafts(
+    store: Store, settings: Settings, request: GraftRequest | AskRequest
+) -> Iterator[Record]:
+    from kvg.verify import verify_artifact
+
+    digest = store.resolve(request.ref).digest
+    began = time.perf_counter()
+    verified = verify_artifact(store, digest, require=request.require, ref=request.ref)
+    verify_ms = (time.perf_counter() - began) * 1e3
+    check_torch()
+    witness = _target(verified, request)
+    model = model_of(store, verified.manifest)
+    files = identified(store, settings, model)
+    tokenizer = tokenizer_of(model)
+    prompts = prompts_of(settings, request, tokenizer)
+    if any(prompts):
+        check_tokenizer(verified, files, model)
+    session = open_engine(settings, model, verified.manifest.engine)
+    session.check_engine(verified)
+    end = witness.position + 1
+    for prompt in prompts:
+        session.check_window(end + len(prompt))
+    began = time.perf_counter()
+    slot = session.slot()
+    restored_bytes = session.restore(slot, verified, cut=end)
+    restore_ms = (time.perf_counter() - began) * 1e3
+    times = Times(verify_ms, restore_ms, restored_bytes)
+    for prompt in prompts:
+        slot.truncate(end)
+        yield from _continue(request, session, slot, tokenizer, verified, witness, prompt, times)
+
+
+def _target(verified: Verified, request: GraftRequest | AskRequest) -> Witness:
+    """The witness at the position that is asked for. Raises ``Incompatible`` for any other."""
+    manifest = verified.manifest
+    if isinstance(request, AskRequest):
+        return manifest.witnesses[-1]
+    if request.at not in (None, 0):
+        raise Incompatible(
+            f"{request.ref}: its own position is 0, asked for at {request.at}: rotary angles "
+            "differ by rounding at any other place, so the graft would not be exact",
+            hint="leave out --at; kvg bench own-position measures the loss",
+        )
+    end = request.cut or manifest.count
+    for witness in manifest.witnesses:
+        if witness.position + 1 == end:
+            return witness
+    known = ", ".join(str(cut) for cut in (*manifest.cuts, manifest.count))
+    raise Incompatible(
+        f"{request.ref}: no cut point at {end}: only {known} have a witness that proves them",
+        hint=f"kvg deposit … --cut-points {end}",
+    )
+
+
+def _continue(
+    request: GraftRequest | AskRequest,
+    session: Session,
+    slot: Slot,
+    tokenizer: Tokenizer,
+    verified: Verified,
+    witness: Witness,
+    prompt: tuple[int, ...],
+    times: Times,
+) -> Iterator[Record]:
+    """Prove this graft by its witness, then generate."""
+    began = time.perf_counter()
+    proof, logits = session.resume(slot, verified.ids[witness.position], prompt)
+    session.check_witness(verified, witness, proof)
+    n_skipped = slot.restored - 1
+    yield from _generate(
+        request,
+        session,
+        slot,
+        tokenizer,
+        logits,
+        prompt,
+        began,
+        status="GRAFT_HIT",
+        digest=verified.digest,
+        saved_tokens=n_skipped,
+        times=times,
+    )
+
+
+def _generate(
+    request: GraftRequest | AskRequest,
+    session: Session,
+    slot: Slot,
+    tokenizer: Tokenizer,
+    logits: torch.Tensor,
+    prompt: tuple[int, ...],
+    began: float,
+    *,
+    status: str,
+    digest: Digest | None,
+    saved_tokens: int,
+    times: Times,
+) -> Iterator[Record]:
+    from kvg.model.dtypes import tensor_digest
+    from kvg.model.generation import Generated, generate
+
+    moments = [time.perf_counter()]
+    progress = Generated([], "")
+    pieces = generate(
+        session,
+        slot,
+        logits,
+        tokenizer,
+        _choice(request.sampling),
+        progress,
+        first=lambda: moments.insert(0, time.perf_counter()),
+    )
+    for piece in pieces:
+        if request.stream:
+            yield TextPiece(piece)
+    passed_ms = (moments[0] - began) * 1e3
+    yield Graft(
+        status="GRAFT_HIT" if status == "GRAFT_HIT" else "CACHE_MISS",
+        ref=request.ref,
+        digest=digest,
+        saved_tokens=saved_tokens,
+        restored_bytes=times.restored_bytes,
+        verify_ms=times.verify_ms,
+        restore_ms=times.restore_ms,
+        first_token_ms=times.verify_ms + times.restore_ms + passed_ms,
+        prompt_tokens=len(prompt),
+        new_tokens=len(progress.ids),
+        text=progress.text,
+        exact=status == "GRAFT_HIT",
+        reference=session.engine.reference,
+        logits_digest=tensor_digest(logits),
+        device=str(session.model.device),
+    )
+
+
+def _fresh(
+    store: Store, settings: Settings, request: GraftRequest | AskRequest, name: str
+) -> Iterator[Record]:
+    """A miss, answered by computing the prompt alone with the model called ``name``."""
+    model: RegisteredModel = registered_model(store, name)
+    identified(store, settings, model)
+    tokenizer = tokenizer_of(model)
+    prompts = prompts_of(settings, request, tokenizer)
+    if not all(prompts):
+        raise NotFound(
+            f"{request.ref}: no such ref, and no prompt to compute", hint="give --prompt"
+        )
+    session = open_registered(settings, model, reference="invariant")
+    for prompt in prompts:
+        slot = session.slot()
+        session.check_window(len(prompt))
+        began = time.perf_counter()
+        last = len(prompt) - 1
+        logits = session.prefill(slot, prompt, [last]).logits[last]
+        yield from _generate(
+            request,
+            session,
+            slot,
+            tokenizer,
+            logits,
+            prompt,
+            began,
+            status="CACHE_MISS",
+            digest=None,
+            saved_tokens=0,
+            times=Times(0.0, 0.0, 0),
+        )
+
+
+def _choice(sampling: Sampling):  # type: ignore[no-untyped-def]
+    from kvg.model.generation import Choice
+
+    return Choice(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=0 if sampling.seed is None else sampling.seed,
+        stop=sampling.stop,
+    )

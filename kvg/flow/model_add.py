@@ -1,0 +1,84 @@
+"""``kvg model add``: register a local model by the fingerprint of its config and weights."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.errors import NotFound, UsageError
+from kvg.flow.records.models import ModelEntry
+from kvg.flow.registered import DEFAULT_KEY, SECTION, check_torch
+from kvg.flow.requests import ModelAddRequest
+from kvg.flow.settings import Settings
+
+if TYPE_CHECKING:
+    from kvg.store import Store
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> ModelEntry:
+    """Fingerprint the model and keep it under its name; again replaces the entry.
+
+    Raises ``NotFound``, ``Corrupt``, ``Incompatible``, ``UsageError``.
+    """
+    from kvg.model.folder import read_model
+
+    if not _NAME.fullmatch(request.name):
+        raise UsageError(
+            f"{request.name}: not a model name", hint="lower-case letters, digits, dots, - and _"
+        )
+    folder = _folder(settings, request)
+    files = read_model(
+        folder,
+        dtype=request.dtype,
+        cache=None if request.no_cache else store.index,
+        jobs=settings.jobs,
+        report=settings.report,
+    )
+    default = store.config.text(DEFAULT_KEY)
+    if not settings.dry_run:
+        store.config.set_table(
+            SECTION,
+            request.name,
+            {
+                "path": str(folder),
+                "architecture": files.identity.architecture,
+                "parameters": files.n_parameters,
+                "dtype": files.identity.dtype,
+                "fingerprint": files.identity.fingerprint,
+            },
+        )
+        if default is None:
+            store.config.set(DEFAULT_KEY, request.name)
+    return ModelEntry(
+        name=request.name,
+        path=str(folder),
+        architecture=files.identity.architecture,
+        parameters=files.n_parameters,
+        dtype=files.identity.dtype,
+        fingerprint=files.identity.fingerprint,
+        default=default in (None, request.name),
+    )
+
+
+def _folder(settings: Settings, request: ModelAddRequest) -> Path:
+    """The folder of safetensors that is registered: the one given, or what a GGUF was made into."""
+    given = (settings.cwd / request.path).resolve()
+    if request.gguf is None and given.suffix != ".gguf":
+        if not given.is_dir():
+            raise NotFound(f"{request.path}: no such model folder", hint="kvg model add NAME PATH")
+        return given
+    path = given if request.gguf is None else _gguf_path(settings, given, request.gguf)
+    if not path.is_file():
+        raise NotFound(f"{path}: no such GGUF file")
+    check_torch()
+    from kvg.model.gguf import import_gguf
+
+    return import_gguf(path, cache=settings.cache / "gguf", report=settings.report)
+
+
+def _gguf_path(settings: Settings, folder: Path, name: Path) -> Path:
+    inside = folder / name
+    return inside if inside.is_file() else (settings.cwd / name).resolve()

@@ -1,0 +1,73 @@
+"""What follows a graft: raw text, chat messages, a file of prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.errors import UsageError
+from kvg.flow.requests import AskRequest, GraftRequest
+from kvg.flow.settings import Settings
+from kvg.flow.sources import parse_chat, parse_text, read_part
+
+if TYPE_CHECKING:
+    from kvg.model.text import Tokenizer
+
+
+def prompts_of(
+    settings: Settings, request: GraftRequest | AskRequest, tokenizer: Tokenizer
+) -> tuple[tuple[int, ...], ...]:
+    """The token ids of every prompt of ``request``; a prompt gets no special tokens.
+
+    Raises ``UsageError``, ``NotFound``, ``Incompatible``.
+    """
+    if isinstance(request, AskRequest):
+        text = tokenizer.render_more([{"role": "user", "content": request.question}])
+        return (tuple(tokenizer.encode_more(text)),)
+    if request.chat is not None:
+        return (_chat_ids(settings, request.chat, tokenizer),)
+    return tuple(
+        tuple(tokenizer.encode_more(text)) if text else ()
+        for text in prompt_texts(settings, request)
+    )
+
+
+def prompt_texts(settings: Settings, request: GraftRequest) -> tuple[str, ...]:
+    """The prompts of ``request`` as text; one empty prompt when there is none."""
+    if request.prompt is not None:
+        return (request.prompt,)
+    if request.stdin is not None:
+        return (parse_text(request.stdin, what="standard input"),)
+    if request.prompt_file is not None:
+        name, data = read_part(settings, request.prompt_file)
+        return (parse_text(data, what=name),)
+    if request.prompts is not None:
+        return read_prompts(settings, request.prompts)
+    return ("",)
+
+
+def read_prompts(settings: Settings, path: Path) -> tuple[str, ...]:
+    """The prompts of a file of JSON Lines: ``{"prompt": "…"}`` or a bare string on each line."""
+    name, data = read_part(settings, path)
+    texts = []
+    for number, line in enumerate(parse_text(data, what=name).splitlines(), 1):
+        if not line.strip():
+            continue
+        value = parse_chat(line.encode(), what=f"{name} line {number}")
+        text = value.get("prompt") if isinstance(value, dict) else value
+        if not isinstance(text, str):
+            raise UsageError(
+                f"{name} line {number}: no prompt", hint='{"prompt": "…"} on each line'
+            )
+        texts.append(text)
+    if not texts:
+        raise UsageError(f"{name}: no prompts", hint='{"prompt": "…"} on each line')
+    return tuple(texts)
+
+
+def _chat_ids(settings: Settings, path: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
+    from kvg.model.text import check_messages
+
+    name, data = read_part(settings, path)
+    messages = check_messages(parse_chat(data, what=name), what=name)
+    return tuple(tokenizer.encode_more(tokenizer.render_more(messages)))

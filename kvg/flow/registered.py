@@ -1,0 +1,146 @@
+"""Registered models: which one a request means, whether its files are still what was registered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, parse_digest
+from kvg.errors import Corrupt, Incompatible, NotFound
+from kvg.flow.settings import Settings
+from kvg.objects.manifest import Engine, Manifest, Reference, Schedule
+
+if TYPE_CHECKING:
+    from kvg.model.folder import ModelFiles
+    from kvg.model.session import Session
+    from kvg.model.text import Tokenizer
+    from kvg.objects.verified import Verified
+    from kvg.store import Store
+
+SECTION = "model"
+DEFAULT_KEY = "default.model"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredModel:
+    """One model of the store's configuration."""
+
+    name: str
+    path: Path
+    architecture: str
+    parameters: int | None
+    dtype: str
+    fingerprint: Digest
+
+
+def registered_model(store: Store, name: str | None) -> RegisteredModel:
+    """The model called ``name``, or the default one. Raises ``NotFound``."""
+    if name is None:
+        name = store.config.text(DEFAULT_KEY) or next(iter(store.config.names(SECTION)), None)
+        if name is None:
+            raise NotFound("no model is registered", hint="kvg model add NAME PATH")
+    table = store.config.table(SECTION, name)
+    what = f"{store.config.path}: model {name}"
+    parameters = table.get("parameters")
+    for key in ("path", "architecture", "dtype"):
+        if not isinstance(table.get(key), str):
+            raise Corrupt(f"{what}: {key} is missing", hint=f"kvg model add {name} PATH")
+    return RegisteredModel(
+        name=name,
+        path=Path(str(table["path"])),
+        architecture=str(table["architecture"]),
+        parameters=parameters if isinstance(parameters, int) else None,
+        dtype=str(table["dtype"]),
+        fingerprint=parse_digest(table.get("fingerprint"), what=f"{what}: fingerprint"),
+    )
+
+
+def model_of(store: Store, manifest: Manifest) -> RegisteredModel:
+    """The registered model that computed ``manifest``. Raises ``Incompatible`` without it."""
+    for name in store.config.names(SECTION):
+        model = registered_model(store, name)
+        if model.fingerprint == manifest.model.fingerprint:
+            return model
+    raise Incompatible(
+        f"no registered model is {manifest.model.architecture} {manifest.model.dtype} with "
+        f"fingerprint {manifest.model.fingerprint}",
+        hint="kvg model add NAME PATH with the model that the artifact was computed by",
+    )
+
+
+def identified(store: Store, settings: Settings, model: RegisteredModel) -> ModelFiles:
+    """What the files of ``model`` are now. Raises ``Incompatible`` when they were changed."""
+    from kvg.model.folder import read_model
+
+    files = read_model(
+        model.path,
+        dtype=model.dtype,
+        cache=store.index,
+        jobs=settings.jobs,
+        report=settings.report,
+    )
+    if files.identity.fingerprint != model.fingerprint:
+        raise Incompatible(
+            f"model {model.name}: the files in {model.path} are not those that were registered: "
+            f"fingerprint {files.identity.fingerprint}, registered {model.fingerprint}",
+            hint=f"put them back, or register them anew: kvg model add {model.name} {model.path}",
+        )
+    return files
+
+
+def open_registered(
+    settings: Settings,
+    model: RegisteredModel,
+    *,
+    reference: Reference,
+    schedule: Schedule | None = None,
+) -> Session:
+    """A session of ``model``. Raises ``Incompatible`` without torch, device or exactness."""
+    check_torch()
+    from kvg.model.opening import open_session
+
+    return open_session(
+        model.path,
+        dtype=model.dtype,
+        device=settings.device,
+        reference=reference,
+        schedule=schedule,
+        report=settings.report,
+    )
+
+
+def open_engine(settings: Settings, model: RegisteredModel, engine: Engine) -> Session:
+    """A session of ``model`` that computes as ``engine`` says, as far as this machine can."""
+    return open_registered(settings, model, reference=engine.reference, schedule=engine.schedule)
+
+
+def tokenizer_of(model: RegisteredModel) -> Tokenizer:
+    """The tokenizer of ``model``. Raises ``Incompatible`` without one, or without transformers."""
+    check_torch()
+    from kvg.model.text import Tokenizer
+
+    return Tokenizer.load(model.path)
+
+
+def check_tokenizer(verified: Verified, files: ModelFiles, model: RegisteredModel) -> None:
+    """Raise ``Incompatible`` unless text means the same ids as to the depositor."""
+    attested = verified.provenance.tokenizer if verified.provenance else None
+    if attested is None or attested.digest is None or attested.digest == files.tokenizer:
+        return
+    raise Incompatible(
+        f"{verified.digest}: deposited with tokenizer {attested.digest}, model {model.name} has "
+        f"{files.tokenizer}",
+        hint="text would become other ids; use the depositor's tokenizer files",
+    )
+
+
+def check_torch() -> None:
+    """Raise ``Incompatible`` where torch or transformers is absent."""
+    from importlib.util import find_spec
+
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise Incompatible(
+                f"{name} is not installed: this needs a model", hint="pip install 'kvg[model]'"
+            )

@@ -1,0 +1,238 @@
+"""``kvg replay``: graft against fresh, bit for bit: logits of many prompts, and every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg.digest import sha256, shake256
+from kvg.errors import Incompatible, UsageError
+from kvg.flow.prompts import read_prompts
+from kvg.flow.records.computed import Replay, ReplaySummary
+from kvg.flow.records.record import Record
+from kvg.flow.registered import (
+    check_tokenizer,
+    check_torch,
+    identified,
+    model_of,
+    open_engine,
+    tokenizer_of,
+)
+from kvg.flow.requests import ReplayRequest
+from kvg.flow.settings import Settings, signing_key
+from kvg.objects.statement import Resource, TestResult, encode_test_result
+from kvg.objects.tokens import encode_ids
+
+if TYPE_CHECKING:
+    import torch
+
+    from kvg.model.session import Session, Slot
+    from kvg.objects.verified import Verified
+    from kvg.store import Store
+
+MAX_PROMPT_TOKENS = 600
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was counted so far."""
+
+    samples: int = 0
+    equal: int = 0
+    kl_max: float = 0.0
+    argmax_equal: int = 0
+    pages: int = 0
+    pages_equal: int = 0
+
+    def add(self, record: Replay) -> None:
+        self.samples += 1
+        self.equal += record.equal
+        self.kl_max = max(self.kl_max, record.kl)
+        self.argmax_equal += record.argmax_equal
+
+    def summary(self) -> ReplaySummary:
+        return ReplaySummary(
+            samples=self.samples,
+            equal=self.equal,
+            kl_max=self.kl_max,
+            argmax_rate=self.argmax_equal / self.samples if self.samples else 1.0,
+            pages=self.pages,
+            pages_equal=self.pages_equal,
+        )
+
+
+def replay(store: Store, settings: Settings, request: ReplayRequest) -> Iterator[Record]:
+    """Yield one ``Replay`` for each prompt of each ref, then a ``ReplaySummary``.
+
+    The fresh side computes the text from its first token on and never sees a stored page. A
+    difference is reported, not raised: the summary's exit code says it. Raises ``NotFound``,
+    ``Corrupt``, ``Untrusted``, and ``Incompatible`` when this machine computes otherwise.
+    """
+    from kvg.verify import verify_artifact
+
+    check_torch()
+    total = Tally()
+    for ref in request.refs:
+        verified = verify_artifact(store, store.resolve(ref).digest, ref=ref)
+        tally = Tally()
+        for record in _replay_one(store, settings, request, ref, verified, tally):
+            total.add(record)
+            yield record
+        total.pages += tally.pages
+        total.pages_equal += tally.pages_equal
+        if request.sign:
+            _sign(store, settings, request, verified, tally)
+    yield total.summary()
+
+
+def _replay_one(
+    store: Store,
+    settings: Settings,
+    request: ReplayRequest,
+    ref: str,
+    verified: Verified,
+    tally: Tally,
+) -> Iterator[Replay]:
+    manifest = verified.manifest
+    if request.reference not in (None, manifest.engine.reference):
+        raise Incompatible(
+            f"{ref}: computed by the {manifest.engine.reference} reference, not "
+            f"{request.reference}",
+            hint=f"kvg deposit … --reference {request.reference}",
+        )
+    model = model_of(store, manifest)
+    files = identified(store, settings, model)
+    session = open_engine(settings, model, manifest.engine)
+    session.check_engine(verified)
+    if request.prompts is not None:
+        check_tokenizer(verified, files, model)
+        tokenizer = tokenizer_of(model)
+        texts = read_prompts(settings, request.prompts)
+        prompts = [tuple(tokenizer.encode_more(text)) for text in texts]
+    else:
+        prompts = made_prompts(verified.ids, request.samples, session.model.window)
+    for prompt in prompts:
+        session.check_window(manifest.count + len(prompt))
+    fresh = session.slot()
+    session.prefill(fresh, verified.ids)
+    tally.pages = len(manifest.pages)
+    tally.pages_equal = count_equal_pages(session, fresh, verified)
+    grafted = session.slot()
+    session.restore(grafted, verified)
+    with settings.report.task(f"replay {ref}", len(prompts), "prompts") as task:
+        for prompt in prompts:
+            record = _compare(session, ref, verified, grafted, fresh, prompt)
+            tally.add(record)
+            yield record
+            task.advance(1)
+
+
+def made_prompts(ids: tuple[int, ...], n: int, window: int) -> list[tuple[int, ...]]:
+    """``n`` prompts of 1 to 600 tokens cut from the text itself, the same on every machine.
+
+    The first has one token and the last as many as fit, up to 600.
+    """
+    room = min(MAX_PROMPT_TOKENS, window - len(ids))
+    if room < 1:
+        raise UsageError(
+            "replay: the text fills the model's window, no prompt fits behind it",
+            hint="deposit a shorter text",
+        )
+    prompts = []
+    for number in range(n):
+        noise = shake256(f"kvg.replay/1 {number}".encode(), 8)
+        length = 1 + int.from_bytes(noise[:4], "little") % room
+        if number in (0, n - 1):
+            length = 1 if number == 0 else room
+        start = int.from_bytes(noise[4:], "little") % len(ids)
+        prompts.append(tuple(ids[(start + i) % len(ids)] for i in range(length)))
+    return prompts
+
+
+def count_equal_pages(session: Session, fresh: Slot, verified: Verified) -> int:
+    """How many pages of ``verified`` have the digest that ``fresh``, computed here, gives."""
+    from kvg.model.state import capture_page
+
+    manifest = verified.manifest
+    return sum(
+        sha256(
+            capture_page(
+                fresh.state, manifest.group(page.group), page.start, page.end, what=page.digest
+            )
+        )
+        == page.digest
+        for page in manifest.pages
+    )
+
+
+def _compare(
+    session: Session,
+    ref: str,
+    verified: Verified,
+    grafted: Slot,
+    fresh: Slot,
+    prompt: tuple[int, ...],
+) -> Replay:
+    count, last = verified.manifest.count, verified.ids[-1]
+    grafted.truncate(count)
+    a = session.resume(grafted, last, prompt)[1]
+    fresh.truncate(count)
+    if session.engine.reference == "invariant":
+        b = session.run(fresh, prompt, [len(prompt) - 1])[0]
+    else:
+        b = session.resume(fresh, last, prompt)[1]
+    return compare_logits(ref, prompt, a, b)
+
+
+def compare_logits(
+    ref: str, prompt: tuple[int, ...], grafted: torch.Tensor, fresh: torch.Tensor
+) -> Replay:
+    """The record of two logits ``[vocabulary]`` that should be equal."""
+    import torch
+
+    from kvg.model.dtypes import tensor_digest
+    from kvg.model.session import lowest_maximum
+
+    a, b = grafted.to(torch.float64), fresh.to(torch.float64)
+    log_a, log_b = torch.log_softmax(a, -1), torch.log_softmax(b, -1)
+    best = torch.topk(b, 2).values
+    digest_a, digest_b = tensor_digest(grafted), tensor_digest(fresh)
+    return Replay(
+        ref=ref,
+        prompt_digest=sha256(encode_ids(prompt)),
+        grafted=digest_a,
+        fresh=digest_b,
+        equal=digest_a == digest_b,
+        kl=float((log_b.exp() * (log_b - log_a)).sum()),
+        argmax_equal=lowest_maximum(grafted) == lowest_maximum(fresh),
+        max_abs_diff=float((a - b).abs().max()),
+        top2_gap=float(best[0] - best[1]),
+    )
+
+
+def _sign(
+    store: Store,
+    settings: Settings,
+    request: ReplayRequest,
+    verified: Verified,
+    tally: Tally,
+) -> None:
+    """Attest what this replay of ``verified`` found, good or bad."""
+    from kvg.signing.dsse import sign_envelope
+
+    passed = tally.equal == tally.samples and tally.pages_equal == tally.pages
+    outcome = TestResult(
+        result="PASSED" if passed else "FAILED",
+        gate="replay",
+        configuration=(
+            Resource(f"samples {tally.equal} of {tally.samples}"),
+            Resource(f"pages {tally.pages_equal} of {tally.pages}"),
+            Resource("engine", verified.manifest.engine.fingerprint),
+        ),
+    )
+    key = signing_key(settings, store, request.key)
+    with store.pending() as pending:
+        payload = encode_test_result(verified.digest, outcome)
+        envelope = pending.put(sign_envelope(payload, [key])).digest
+        store.record(verified.digest, [envelope])
