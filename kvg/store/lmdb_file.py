@@ -64,7 +64,8 @@ class LmdbFile:
         """One write, committed when the block ends well. Raises ``BrokenIndex``, ``NoSpace``."""
         with _translated(self.folder), self._environment.begin(write=True) as transaction:
             yield _LmdbTables(transaction, self._tables)
-            durable.step("commit", self.folder)
+            with durable.translated(self.folder):
+                durable.step("commit", self.folder)
 
     def drop_folded(self) -> None:
         """Empty the tables that are recomputed from files."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, is_digest
-from kvg.errors import KvgError
+from kvg.errors import KvgError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,9 +93,10 @@ def open_pending(objects: ObjectFolder, staging: Path) -> Iterator[Pending]:
         yield Pending(objects, fd, path)
     finally:
         try:
-            durable.step("unlink", path)
-            os.unlink(path)
-        except FileNotFoundError:
+            with durable.translated(path):
+                durable.step("unlink", path)
+                os.unlink(path)
+        except NotFound:
             pass
         finally:
             os.close(fd)
