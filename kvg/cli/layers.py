@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvg.flow.records import ConfigEntry
     from kvg.flow.settings import Settings
     from kvg.report import Report
-    from kvg.store.config import Config, Value
+    from kvg.store.config import Config
     from kvg.store.store import Store
 
 Env = Mapping[str, str]
@@ -179,13 +179,35 @@ def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) 
     )
 
 
-def quick_look(key: str, given: Globals, env: Env) -> Value | float | None:
-    """The value of ``key`` for the terminal's sake: a broken file is not reported from here."""
+def quick_look(key: str, given: Globals, env: Env) -> str | bool | None:
+    """What the files say of ``key``, for the terminal's sake: a broken one is not reported here.
+
+    A file that does not even hold the word is not parsed: most say nothing of the terminal.
+    """
+    word = key.partition(".")[2].encode("ascii")
+    for path in _config_paths(given, env):
+        if word in _content(path):
+            try:
+                found = Layers(given, env).find(key)
+            except KvgError:
+                return None
+            return found.value if found and isinstance(found.value, str | bool) else None
+    return None
+
+
+def _config_paths(given: Globals, env: Env) -> Iterator[Path]:
+    root = store_root(given, env)
+    if root is not None:
+        yield root / "config.toml"
+    yield user_config_path(env)
+
+
+def _content(path: Path) -> bytes:
     try:
-        found = Layers(given, env).find(key)
-    except KvgError:
-        return None
-    return found.value if found else None
+        with open(path, "rb") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return b""
 
 
 CHOICES: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import parse_digest
 from kvg.errors import NotFound
-from kvg.flow.records.models import ModelEntry
 
 if TYPE_CHECKING:
+    from kvg.flow.records.models import ModelEntry
     from kvg.flow.settings import Settings
     from kvg.store import Store
 
@@ -29,6 +29,8 @@ def list_models(store: Store) -> Iterator[ModelEntry]:
 
 def show_model(store: Store, name: str) -> ModelEntry:
     """One registered model. Raises ``NotFound``; ``Corrupt`` when its table was damaged."""
+    from kvg.flow.records.models import ModelEntry
+
     table = store.config.table(SECTION, name)
     parameters = table.get("parameters")
     return ModelEntry(

@@ -13,7 +13,9 @@ from kvg.flow.records.findings import Finding, VerifySummary
 
 def finding(record: Finding, view: View) -> Iterator[str]:
     kind = view.terminal.out(record.kind, "red")
-    yield f"{kind}: {printable(record.object)}: {printable(record.message)}\n"
+    named = record.object in record.message
+    message = record.message if named else f"{record.object}: {record.message}"
+    yield f"{kind}: {printable(message)}\n"
     if record.hint is not None:
         view.aside(f"hint: {record.hint}")
 
