@@ -141,6 +141,8 @@ class Index:
         log = self._log()
         with file.reading() as tables:
             state = _read_state(tables)
+        if state is not None and state.size > log.size:
+            log = self._log()  # another process published since, and folded it
         if state == _state_of(log):
             return
         if state is not None and not _continues(log, state):

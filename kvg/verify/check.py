@@ -221,11 +221,7 @@ def check_store(
     """
     common = [*check_log(store), *check_trust(store)]
     yield from common
-    named: Iterable[tuple[str | None, Digest]] = ()
-    if digests is not None:
-        named = digests
-    elif not common:
-        named = sorted(store.refs().items())
+    named = _standing(store) if digests is None else digests
     good: dict[Digest, int] = {}
     checks: dict[Digest, ArtifactCheck] = {}
     for name, digest in named:
@@ -246,6 +242,14 @@ def check_store(
         not common and all(check.signatures_ok for check in checks.values()),
         not common and all(check.policy_ok for check in checks.values()),
     )
+
+
+def _standing(store: Store) -> Sequence[tuple[str | None, Digest]]:
+    """Every ref; none when the log can't be read, which is a finding of its own."""
+    try:
+        return sorted(store.refs().items())
+    except (Corrupt, Incompatible, Untrusted):
+        return ()
 
 
 def check_log(store: Store) -> Iterator[Finding]:

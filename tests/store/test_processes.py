@@ -185,3 +185,48 @@ def test_a_wrong_place_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(KvgError):
         Store.init(tmp_path / "file", keyring=a.make_keyring(tmp_path))
+
+
+READER = """
+import sys, time
+from pathlib import Path
+from kvg.store import Store
+from kvg.verify import verify_artifact
+store = Store.open(Path(sys.argv[1]))
+seen = 0
+while "last" not in store.refs():
+    refs = store.refs()
+    assert len(refs) >= seen
+    seen = len(refs)
+    for digest in list(refs.values())[-2:]:
+        verify_artifact(store, digest)
+print(seen)
+"""
+
+
+def test_readers_take_no_lock_and_see_whole_states(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    readers = [start(READER, os.fspath(tmp_path)) for _ in range(2)]
+    for i in range(25):
+        a.deposit(store, key, ref=f"r{i:02}", ids=range(i, i + 9))
+    with store.lock.exclusive():
+        refs = Store.open(tmp_path, lock_wait=0).refs()
+    assert len(refs) == 25
+    a.deposit(store, key, ref="last")
+    for reader in readers:
+        out, err = reader.communicate(timeout=60)
+        assert reader.returncode == 0, err
+        assert 0 <= int(out) <= 26
+
+
+def test_an_index_ahead_of_a_readers_checkpoint_is_kept(tmp_path: Path) -> None:
+    """A reader that read the checkpoint before another process published must not start over."""
+    store, key = a.make_store(tmp_path)
+    slow = Store.open(tmp_path)
+    log, folded = slow.log, []
+    a.deposit(store, key)
+    answers = iter([log])
+    slow.index._log = lambda: next(answers, None) or slow.log
+    slow.index._read = lambda digest: folded.append(digest)
+    assert set(slow.refs()) == {"demo"}
+    assert folded == []

@@ -203,3 +203,15 @@ def test_the_stored_form_does_not_matter(tmp_path: Path) -> None:
         digests.add(a.deposit(store, key).digest)
         assert findings(store) == []
     assert len(digests) == 1
+
+
+def test_the_bytes_are_checked_whoever_is_trusted(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    (store.root / "trust.json").write_bytes(b"junk")
+    spoil(store.objects.stored_path(made.manifest.pages[0].digest), -1)
+    found = findings(store)
+    assert made.manifest.pages[0].digest in {item.object for item in found}
+    assert "trust.json" in {item.object for item in found}
+    total = summary(store)
+    assert (total.artifacts, total.bytes_ok, total.signatures_ok) == (1, False, False)
