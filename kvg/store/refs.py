@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg import canon
-from kvg.digest import Digest, Sha256Stream, from_raw, parse_digest, raw_of, sha256_bytes
+from kvg.digest import Digest, Sha256Stream, from_raw, raw_of, sha256_bytes
 from kvg.errors import Corrupt
 from kvg.log.entry import (
     AttestationEntry,
@@ -92,9 +92,8 @@ def _fold_ref(tables: WritableTables, index: int, name: str, digest: Digest | No
         return
     known = ref_value(tables, name)
     moves = known.moves + 1 if known else 1
-    value: canon.Json = {"digest": digest, "index": index, "moves": moves}
-    tables.put(t.REFS, name.encode(), canon.encode(value))
     move = _number(index) + (raw_of(digest) if digest else b"")
+    tables.put(t.REFS, name.encode(), _number(moves) + move)
     tables.put(t.HISTORY, name.encode() + b"\0" + _number(moves), move)
 
 
@@ -173,15 +172,9 @@ def all_refs(tables: Tables) -> Iterator[RefValue]:
 
 
 def _ref_value(name: str, raw: bytes) -> RefValue:
-    what = f"index: ref {name}"
-    value = canon.take(canon.decode(raw, what=what), ("digest", "index", "moves"), what=what)
-    digest = value["digest"]
-    return RefValue(
-        name,
-        None if digest is None else parse_digest(digest, what=what),
-        canon.as_int(value["index"], what=what),
-        canon.as_int(value["moves"], what=what, least=1),
-    )
+    move = _move(raw[POSITION_BYTES:], name)
+    moves = int.from_bytes(raw[:POSITION_BYTES], "big")
+    return RefValue(name, move.digest, move.index, moves)
 
 
 def history(tables: Tables, name: str) -> tuple[Move, ...]:

@@ -7,7 +7,6 @@ each durable before the next: pages and tokens, manifest, envelopes, log, index.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +22,7 @@ from kvg.store import tables as t
 from kvg.store import trusted
 from kvg.store.config import Config
 from kvg.store.index import Index
+from kvg.store.layout import CONFIG_FILE, FOLDER, LOG_KEY, has_format, make
 from kvg.store.lock import Lock
 from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
@@ -40,14 +40,6 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.store.tables import Tables
     from kvg.trust import Keyring, TrustFile
-
-FOLDER = ".kvg"
-FORMAT_FILE = "format"
-FORMAT = b"kvg-store 1\n"
-FORMAT_MARK = b"kvg-store "
-CONFIG_FILE = "config.toml"
-LOG_KEY = "store.log"
-"""The key of ``config.toml`` that pins the log: its signed-note verifier."""
 
 CODEC_KEY = "store.codec"
 MANIFEST_LIMIT_BYTES = 64 << 20
@@ -108,8 +100,8 @@ class Store:
         Makes the log's key in ``keyring``. An interrupted one is finished by the next.
         """
         root = path if bare else path / FOLDER
-        if not _has_format(root):
-            _make(root, keyring)
+        if not has_format(root):
+            make(root, keyring)
         return Store.open(root, lock_wait=lock_wait, keyring=keyring, report=report)
 
     @staticmethod
@@ -124,8 +116,8 @@ class Store:
 
         Raises ``NotFound`` where there is none, ``Incompatible`` for another format version.
         """
-        if not _has_format(root):
-            if not _has_format(root / FOLDER):
+        if not has_format(root):
+            if not has_format(root / FOLDER):
                 raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
             root = root / FOLDER
         return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
@@ -145,7 +137,7 @@ class Store:
         absolute = start.absolute()
         for folder in (absolute, *absolute.parents):
             for root in (folder / FOLDER, folder):
-                if _has_format(root):
+                if has_format(root):
                     return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
         raise NotFound(f"no store in {start} or above it", hint="kvg init")
 
@@ -444,47 +436,6 @@ class Store:
             return manifest, self.ids(manifest, what=short(digest))
         except (Corrupt, Incompatible):
             return None
-
-
-def _make(root: Path, keyring: Keyring) -> None:
-    """Make what a store has; the format line comes last, so that half a store is none."""
-    from kvg.log.log import Log
-    from kvg.signing.note import encode_verifier, parse_verifier
-
-    staging = root / "tmp"
-    for folder in (root, root / "objects", root / "peers", staging):
-        durable.make_dir(folder)
-    lock = Lock(root / "lock")
-    with lock.exclusive():
-        if _has_format(root):
-            return
-        config = Config(root / CONFIG_FILE, staging=staging, lock=lock)
-        line = config.text(LOG_KEY)
-        origin = parse_verifier(line, what=LOG_KEY)[0] if line else f"kvg-{os.urandom(16).hex()}"
-        key = keyring.new_log_key(origin)
-        config.set(LOG_KEY, encode_verifier(origin, key.public))
-        if not (root / "log" / "checkpoint").exists():
-            Log.create(root / "log", origin=origin, key=key, staging=staging)
-        durable.replace(root / FORMAT_FILE, [FORMAT], staging=staging)
-
-
-def _has_format(root: Path) -> bool:
-    """Whether ``root`` is a store that this kvg reads. Raises ``Incompatible`` for a newer one."""
-    try:
-        with open(root / FORMAT_FILE, "rb") as file:
-            found = file.read(64)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        durable.raise_translated(error, root / FORMAT_FILE)
-    if found == FORMAT:
-        return True
-    if found.startswith(FORMAT_MARK):
-        version = found.decode("ascii", "replace").strip()
-        raise Incompatible(f"{root}: {version}, this kvg reads kvg-store 1", hint="update kvg")
-    if root.name == FOLDER:
-        raise Corrupt(f"{root / FORMAT_FILE}: not the format line of a store")
-    return False
 
 
 def _identity(path: Path) -> tuple[int, ...]:

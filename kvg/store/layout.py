@@ -1,0 +1,65 @@
+"""Where things lie in a store, how one is made, and how one is known for a store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.errors import Corrupt, Incompatible
+from kvg.store.config import Config
+from kvg.store.lock import Lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.trust import Keyring
+
+FOLDER = ".kvg"
+FORMAT_FILE = "format"
+FORMAT = b"kvg-store 1\n"
+FORMAT_MARK = b"kvg-store "
+CONFIG_FILE = "config.toml"
+LOG_KEY = "store.log"
+"""The key of ``config.toml`` that pins the log: its signed-note verifier."""
+
+
+def make(root: Path, keyring: Keyring) -> None:
+    """Make what a store has; the format line comes last, so that half a store is none."""
+    from kvg.log.log import Log
+    from kvg.signing.note import encode_verifier, parse_verifier
+
+    staging = root / "tmp"
+    for folder in (root, root / "objects", root / "peers", staging):
+        durable.make_dir(folder)
+    lock = Lock(root / "lock")
+    with lock.exclusive():
+        if has_format(root):
+            return
+        config = Config(root / CONFIG_FILE, staging=staging, lock=lock)
+        line = config.text(LOG_KEY)
+        origin = parse_verifier(line, what=LOG_KEY)[0] if line else f"kvg-{os.urandom(16).hex()}"
+        key = keyring.new_log_key(origin)
+        config.set(LOG_KEY, encode_verifier(origin, key.public))
+        if not (root / "log" / "checkpoint").exists():
+            Log.create(root / "log", origin=origin, key=key, staging=staging)
+        durable.replace(root / FORMAT_FILE, [FORMAT], staging=staging)
+
+
+def has_format(root: Path) -> bool:
+    """Whether ``root`` is a store that this kvg reads. Raises ``Incompatible`` for a newer one."""
+    try:
+        with open(root / FORMAT_FILE, "rb") as file:
+            found = file.read(64)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        durable.raise_translated(error, root / FORMAT_FILE)
+    if found == FORMAT:
+        return True
+    if found.startswith(FORMAT_MARK):
+        version = found.decode("ascii", "replace").strip()
+        raise Incompatible(f"{root}: {version}, this kvg reads kvg-store 1", hint="update kvg")
+    if root.name == FOLDER:
+        raise Corrupt(f"{root / FORMAT_FILE}: not the format line of a store")
+    return False
