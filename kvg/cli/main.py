@@ -10,12 +10,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from kvg.errors import Bug, Interrupted, KvgError, NoSpace, UsageError
+from kvg.errors import Bug, Incompatible, Interrupted, KvgError, NoSpace, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvg.cli.invocation import Globals
+
+
+MODEL_EXTRA = ("torch", "transformers", "tokenizers", "numpy", "accelerate", "gguf")
+"""Top-level modules that come with an extra of the distribution."""
 
 
 def run() -> None:
@@ -99,6 +103,8 @@ def _foreign(error: BaseException) -> KvgError:
             durable.raise_translated(error, error.filename or "input or output")
         except KvgError as translated:
             return translated.with_traceback(error.__traceback__)
+    if isinstance(error, ModuleNotFoundError) and error.name in MODEL_EXTRA:
+        return Incompatible(f"{error.name}: not installed", hint="pip install 'kvg[model]'")
     if isinstance(error, MemoryError):
         return NoSpace("out of memory").with_traceback(error.__traceback__)
     text = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__

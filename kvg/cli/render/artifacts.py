@@ -8,7 +8,7 @@ from typing import cast
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, columns, count, listed, size
 from kvg.cli.terminal import printable
-from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary
+from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary, ObjectBytes
 
 
 def artifact(record: Artifact, view: View) -> Iterator[str]:
@@ -67,6 +67,10 @@ def diff_summary(record: DiffSummary, view: View) -> Iterator[str]:
     )
 
 
+def object_bytes(record: ObjectBytes, view: View) -> Iterator[str]:
+    yield record.base64 + "\n"
+
+
 def _layout(layout: Mapping[str, object]) -> str:
     groups = cast("tuple[Mapping[str, object], ...]", layout["groups"])
     parts = (f"{g['name']} ({len(cast('tuple[int, ...]', g['layers']))} layers)" for g in groups)
@@ -85,5 +89,6 @@ RENDERERS = cast(
         "attestation": attestation,
         "difference": difference,
         "diff-summary": diff_summary,
+        "object": object_bytes,
     },
 )

@@ -13,7 +13,7 @@ from kvg.flow.records import Record
 
 def init(
     ctx: typer.Context,
-    directory: Annotated[
+    folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="Where to make it; here if left out.")
     ] = None,
     bare: Annotated[
@@ -26,7 +26,7 @@ def init(
     """
     from kvg.flow.init import init as flow
 
-    return flow(invocation(ctx).settings, directory, bare=bare)
+    return flow(invocation(ctx).settings, folder, bare=bare)
 
 
 COMMANDS = {"init": init}

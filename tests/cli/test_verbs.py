@@ -1,0 +1,336 @@
+"""The verbs that need no model, on a store with one synthetic artifact."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.artifacts import deposit, key_of
+from tests.cli.conftest import Run, Stored
+
+
+def test_init_again_is_harmless(kvg: Run) -> None:
+    assert kvg("init").out == "initialised .kvg\n"
+    again = kvg("init", "--json")
+    assert again.code == 0 and again.record["created"] is False
+    bare = kvg("init", "--bare", "depot", "--json").record
+    assert bare["bare"] and bare["created"] and Path("depot/format").is_file()
+
+
+def test_first_key_of_a_store_is_trusted_and_says_so(kvg: Run) -> None:
+    kvg("init")
+    made = kvg("key", "new", "first")
+    assert made.code == 0
+    assert "made signing key" in made.err and "trusted as depositor and publisher" in made.err
+    assert "trusted" not in kvg("key", "new", "second").err
+    trusted = kvg("trust", "list", "--json").records
+    assert [item["name"] for item in trusted if item["type"] == "trusted-key"] == ["first"]
+    assert trusted[0]["roles"] == ["depositor", "publisher"]
+
+
+def test_key_round_trip(kvg: Run, home: Path) -> None:
+    kvg("key", "new", "one")
+    pem = home / ".local/share/kvg/keys/one.pem"
+    assert pem.stat().st_mode & 0o777 == 0o600
+    assert kvg("key", "import", "two", str(pem)).code == 0
+    keys = kvg("key", "list", "--json").records
+    assert [key["name"] for key in keys] == ["one", "two"]
+    assert keys[0]["keyid"] == keys[1]["keyid"]
+    assert kvg("key", "export", "one").out.startswith("ssh-ed25519 ")
+    assert "BEGIN PUBLIC KEY" in kvg("key", "export", "one", "--form", "pem").out
+    assert kvg("key", "export", "one", "--form", "note").out.startswith("one+")
+    assert kvg("key", "show", keys[0]["keyid"][:8]).code == 2  # both are meant
+    assert kvg("key", "new", "one").code == 4
+    assert kvg("key", "show", "nobody").code == 3
+    imported = kvg("key", "import", "three", "-", stdin=b"nonsense")
+    assert imported.code == 5
+
+
+def test_encrypted_key(kvg: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    assert kvg("key", "new", "locked", "--passphrase").code == 2
+    Path("secret").write_text("correct horse\n")
+    monkeypatch.setenv("KVG_PASSPHRASE_FILE", "secret")
+    assert kvg("key", "new", "locked", "--passphrase", "--json").record["encrypted"] is True
+    kvg("init")
+    assert kvg("trust", "add", "locked").code == 0
+    Path("secret").write_text("wrong\n")
+    kvg("key", "new", "other")
+    assert kvg("trust", "add", "other", "--key", "locked").code == 6
+    monkeypatch.delenv("KVG_PASSPHRASE_FILE")
+    result = kvg("trust", "add", "other", "--key", "locked")
+    assert result.code == 6 and "KVG_PASSPHRASE_FD" in result.err
+    monkeypatch.setenv("KVG_PASSPHRASE_COMMAND", "echo 'correct horse'")
+    assert kvg("trust", "add", "other", "--key", "locked").code == 0
+    monkeypatch.delenv("KVG_PASSPHRASE_COMMAND")
+    reader, writer = os.pipe()
+    os.write(writer, b"correct horse\n")
+    os.close(writer)
+    monkeypatch.setenv("KVG_PASSPHRASE_FD", str(reader))
+    kvg("key", "new", "third")
+    assert kvg("trust", "add", "third", "--key", "locked").code == 0
+
+
+def test_key_file_signs_from_a_secret(
+    kvg: Run, monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path
+) -> None:
+    from kvg.signing.keys import encode_private
+
+    key = key_of("secret")
+    path = tmp_path / "key.pem"
+    path.write_bytes(encode_private(key, None))
+    kvg("init")
+    kvg("key", "new", "unused")
+    monkeypatch.setenv("KVG_KEY_FILE", str(path))
+    loose = kvg("trust", "add", "unused", "--role", "verifier")
+    assert loose.code == 6 and "chmod 600" in loose.err
+    path.chmod(0o600)
+    refused = kvg("trust", "add", "unused", "--role", "verifier")
+    assert refused.code == 6  # the store trusts another publisher
+
+
+def test_trust_add(stored: Stored, kvg: Run) -> None:
+    kvg("key", "new", "peer")
+    Path("peer.pub").write_text(kvg("key", "export", "peer").out)
+    added = kvg("trust", "add", "peer.pub", "--role", "verifier", "--json").record
+    assert added["roles"] == ["verifier"]
+    again = kvg("trust", "add", "peer.pub", "--json").record
+    assert again["roles"] == ["depositor", "publisher", "verifier"]
+    assert kvg("trust", "add", "peer.pub").code == 0
+    assert kvg("trust", "add", "peer.pub", "--role", "king").code == 2
+    assert kvg("trust", "add", "nobody.pub").code == 3
+    line = kvg("key", "export", "first").out.strip()
+    assert kvg("trust", "add", line).code == 0
+
+
+def test_ls(stored: Stored, kvg: Run) -> None:
+    record = kvg("ls", "--json").record
+    assert record["ref"] == "demo" and record["digest"] == stored.digest
+    assert record["gates"] == [] and record["previous"] == 0
+    assert stored.digest in kvg("ls").out and stored.digest not in kvg("ls", tty=True).out
+    assert "gates: none" in kvg("ls").out
+    assert kvg("ls", "--format", "{ref}={digest} {pinned}").out == f"demo={stored.digest} false\n"
+    kvg("tag", "a/b", "demo")
+    assert kvg("ls", "-0").raw == b"a/b\0demo\0"
+    assert kvg("ls", "--format", "{nothing}").code == 2
+    assert kvg("ls", "--format", "{ref}", "--json").code == 2
+    assert kvg("ls", "--graftable").out == ""
+    assert kvg("ls", "--stale").out == ""
+
+
+def test_show_has_the_manifest_and_the_seeds_names(stored: Stored, kvg: Run) -> None:
+    record = kvg("show", "demo", "--json").record
+    manifest = json.loads(kvg("cat", "demo").raw)
+    for name in ("schema", "model", "engine", "tokens", "positions", "layout", "witnesses"):
+        assert record[name] == manifest[name]
+    assert record["digest"] == stored.digest and record["refs"] == ["demo"]
+    assert set(record["verification"]) == {
+        "formalProofChecked",
+        "unitTestPass",
+        "consistencyGated",
+        "executionSignature",
+    }
+    assert record["verification"]["unitTestPass"] is None
+    assert len(record["verification"]["executionSignature"]) == 128
+    assert record["family"] is None and record["family_seed_hash"] is None
+    ends: dict[str, int] = {}
+    for page in record["pages"]:
+        assert page["offset"] == ends.get(page["group"], 0) and page["dtype"] == "BF16"
+        ends[page["group"]] = page["offset"] + page["size"]
+    (attested,) = record["attestations"]
+    assert attested["kind"] == "deposit" and attested["trusted"]
+    assert "gates" in kvg("show", "demo").out
+    assert "handbook.md" in kvg("show", "demo", "-v").out
+
+
+def test_names(stored: Stored, kvg: Run) -> None:
+    assert kvg("tag", "v1", "demo", "--json").record["previous"] is None
+    other = deposit(stored.store, stored.store.keyring.load("first"), ref="other", ids=range(3))
+    assert kvg("tag", "v1", "other").code == 4
+    moved = kvg("tag", "-f", "v1", "other", "--json").record
+    assert moved["digest"] == other.digest and moved["previous"] == stored.digest
+    assert kvg("rev-parse", "v1@{1}").out == stored.digest + "\n"
+    assert kvg("rev-parse", stored.digest[:15], stored.digest[7:15]).out == 2 * (
+        stored.digest + "\n"
+    )
+    assert kvg("mv", "v1", "demo").code == 4
+    assert kvg("mv", "v1", "v2").code == 0
+    assert kvg("rev-parse", "v1").code == 3
+    dry = kvg("rm", "v2", "demo", "--dry-run")
+    assert dry.code == 0 and "dry run" in dry.err and kvg("rev-parse", "v2").code == 0
+    assert kvg("rm", "v2", "nothing").code == 3 and kvg("rev-parse", "v2").code == 0
+    assert kvg("rm", "v2").code == 0 and kvg("rev-parse", "v2").code == 3
+    assert kvg("rev-parse", "v2@{1}").code == 0
+    assert kvg("tag", "Bad Name", "demo").code == 2
+    tokens = kvg("show", "demo", "--json").record["tokens"]["digest"]
+    assert kvg("tag", "x", tokens).code == 5
+
+
+def test_pins(stored: Stored, kvg: Run) -> None:
+    assert kvg("pin", "demo", "--dry-run", "--json").record["changed"] is True
+    assert kvg("pin", "demo", "--json").record["changed"] is True
+    assert kvg("pin", "demo", "--json").record["changed"] is False
+    assert kvg("ls", "--json").record["pinned"] is True
+    assert kvg("unpin", "demo", "--json").record == {
+        "type": "pin",
+        "schema_version": 1,
+        "digest": stored.digest,
+        "on": False,
+        "changed": True,
+    }
+
+
+def test_cat_gives_the_bytes_that_the_digest_names(stored: Stored, kvg: Run) -> None:
+    page = kvg("show", "demo", "--json").record["pages"][0]
+    raw = kvg("cat", page["digest"]).raw
+    assert "sha256:" + hashlib.sha256(raw).hexdigest() == page["digest"]
+    assert len(raw) == page["size"]
+    record = kvg("cat", page["digest"], "--json").record
+    assert base64.b64decode(record["base64"]) == raw and record["size"] == len(raw)
+    refused = kvg("cat", page["digest"], tty=True)
+    assert refused.code == 2 and refused.raw == b"" and "> FILE" in refused.err
+    assert kvg("cat", "demo", tty=True).code == 0
+    path = stored.store.objects.stored_path(page["digest"])
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    damaged = kvg("cat", page["digest"])
+    assert damaged.code == 5 and damaged.raw == b""
+
+
+def test_diff(stored: Stored, kvg: Run) -> None:
+    key = stored.store.keyring.load("first")
+    deposit(stored.store, key, ref="other", ids=(*range(1, 9), 50, 51))
+    deposit(stored.store, key, ref="longer", ids=(*range(1, 9), 60))
+    assert kvg("diff", "demo", "demo", "--json").record["same"] is True
+    *differences, summary = kvg("diff", "other", "longer", "--json").records
+    assert summary["common_tokens"] == 8 and summary["common_pages"] >= 1
+    fields = {item["field"] for item in differences}
+    assert {"tokens.count", "tokens.digest", "token id at 8"} <= fields
+    assert "- 50" in kvg("diff", "other", "longer").out
+
+
+def test_log(stored: Stored, kvg: Run) -> None:
+    entries = kvg("log", "--json").records
+    assert [entry["index"] for entry in entries] == list(range(len(entries)))[::-1]
+    assert {entry["entry"] for entry in entries} == {"trust", "attestation", "ref"}
+    mine = kvg("log", "demo", "--json").records
+    assert [entry["entry"] for entry in mine] == ["ref", "attestation"]
+    receipt = kvg("log", "demo", "--receipt", "--json").records[0]["receipt"]
+    assert receipt.startswith("c2sp.org/tlog-proof@v1\n")
+    assert kvg("log", "--since", "2999-01-01").out == ""
+    assert kvg("log", "nothing").code == 3
+    assert "new → " in kvg("log").out
+
+
+def test_verify(stored: Stored, kvg: Run) -> None:
+    good = kvg("verify")
+    assert good.code == 0
+    assert good.out == "1 artifact: bytes ok, signature ok, policy ok; truth not recomputed\n"
+    summary = kvg("verify", "demo", "--json").record
+    assert summary["artifacts"] == 1 and summary["objects"] >= 4 and summary["recomputed"] == 0
+    assert kvg("verify", "demo", "--expect-digest", stored.digest[:20]).code == 0
+    assert kvg("verify", "demo", "--expect-digest", "sha256:000000").code == 4
+    assert kvg("verify", "--expect-digest", stored.digest).code == 2
+    assert kvg("verify", "nothing").code == 3
+    missing = kvg("verify", "--require", "test", "--json")
+    assert missing.code == 6
+    assert missing.records[0]["kind"] == "untrusted" and not missing.records[-1]["policy_ok"]
+
+
+def test_verify_goes_on_and_the_most_severe_decides(stored: Stored, kvg: Run) -> None:
+    page = kvg("show", "demo", "--json").record["pages"][0]
+    stored.store.objects.stored_path(page["digest"]).unlink()
+    result = kvg("verify", "--json")
+    assert result.code == 5 and result.records[-1]["bytes_ok"] is False
+    assert kvg("verify", "--require", "test").code == 6
+    assert kvg("verify", "--require", "test").out.count("\n") == 3
+
+
+def test_status(stored: Stored, kvg: Run) -> None:
+    assert kvg("status").out == "1 ref; no remote; model none; gates required: none\n"
+    record = kvg("status", "--json").record
+    assert record["refs"] == 1 and record["model"] is None and record["keys"] == 1
+    assert "origin" in kvg("status", "-v").out
+
+
+def test_reindex(stored: Stored, kvg: Run) -> None:
+    before = kvg("ls", "--json").out
+    index = Path(".kvg/index.lmdb/data.mdb")
+    index.write_bytes(b"nonsense" * 4096)
+    assert kvg("reindex", "--json").record["refs"] == 1
+    assert kvg("ls", "--json").out == before
+
+
+def test_config_layers(stored: Stored, kvg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def origin(*argv: str) -> tuple[str, object]:
+        found = kvg("config", "list", "--show-origin", "--json", *argv).records
+        (entry,) = [item for item in found if item["key"] == "core.device"]
+        return entry["origin"], entry["value"]
+
+    assert origin() == ("default", "auto")
+    assert kvg("config", "set", "core.device", "cuda:1", "--user").code == 0
+    assert origin() == ("user", "cuda:1")
+    assert kvg("config", "set", "core.device", "cuda:0").code == 0
+    assert origin() == ("store", "cuda:0")
+    monkeypatch.setenv("KVG_DEVICE", "cpu")
+    assert origin() == ("environment", "cpu")
+    assert origin("--device", "auto") == ("flag", "auto")
+    assert kvg("config", "get", "core.device").out == "cpu\n"
+    assert (
+        "environment\tKVG_DEVICE\tcore.device = cpu" in kvg("config", "list", "--show-origin").out
+    )
+    monkeypatch.setenv("KVG_DEVICE", "gpu")
+    assert kvg("init").code == 2
+
+
+def test_config_refuses_what_means_nothing(stored: Stored, kvg: Run) -> None:
+    assert "store.codec?" in kvg("config", "set", "store.codek", "1").err
+    assert kvg("config", "set", "store.codec", "7").code == 2
+    assert kvg("config", "set", "core.jobs", "many").code == 2
+    assert kvg("config", "set", "core.device", "tpu").code == 2
+    assert kvg("config", "set", "store.log", "x").code == 2
+    assert kvg("config", "get", "default.model").code == 3
+    assert kvg("config", "set", "core.color", "always").code == 0
+    assert "\x1b[" in kvg("key", "list").out
+    Path(".kvg/config.toml").write_text("not toml")
+    assert kvg("status").code == 5
+
+
+def test_models_without_torch(stored: Stored, kvg: Run) -> None:
+    assert kvg("model", "list").out == ""
+    values = {"path": "/m", "architecture": "Tiny", "dtype": "BF16", "parameters": 135_000_000}
+    for name in ("a", "b"):
+        stored.store.config.set_table("model", name, {**values, "fingerprint": stored.digest})
+    first, second = kvg("model", "list", "--json").records
+    assert (first["name"], first["default"], second["default"]) == ("a", True, False)
+    assert kvg("model", "default", "b").out == "b  Tiny 135M BF16  (default)\n"
+    assert kvg("model", "show", "b", "--json").record["default"] is True
+    assert kvg("model", "show", "c").code == 3
+    assert kvg("model", "default", "c").code == 3
+
+
+def test_completion(stored: Stored, kvg: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "kvg" in kvg("completion", shell).out
+    assert kvg("completion", "dos").code == 2
+
+    def words(*given: str) -> list[str]:
+        return kvg("__complete", "--", *given).out.split()
+
+    assert words("rep") == ["replay"]
+    assert words("key", "") == ["new", "list", "show", "import", "export"]
+    assert words("show", "") == ["demo"] and words("key", "show", "") == []
+    assert "--samples" in words("replay", "--") and "--json" in words("replay", "--")
+    assert words("nonsense", "") == []
+
+
+def test_untrusted_signer_is_shown_as_such(stored: Stored, kvg: Run) -> None:
+    deposit(stored.store, key_of("mallory"), ref="bad", ids=range(5))
+    shown = kvg("show", "bad", "--json").record
+    assert shown["attestations"][0]["trusted"] is False
+    assert shown["verification"]["executionSignature"] is None
+    assert kvg("verify", "bad").code == 6
