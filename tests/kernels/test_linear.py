@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from kvg_kernels.linear import SMALL_TILE, TILES, linear, linear_reference
+from kvg_kernels.linear.cpu import row_tiles
+
+Made = Callable[..., torch.Tensor]
+DTYPES = [torch.bfloat16, torch.float32]
+ROWS = [1, 2, 3, 15, 16, 17, 63, 64, 65, 255, 256, 257, 600]
+ONE = (SMALL_TILE,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_in", "n_out"), [(64, 96), (33, 7), (576, 192)])
+def test_equals_its_definition_bit_for_bit(
+    made: Made, dtype: torch.dtype, n_in: int, n_out: int, nan_filled: None
+) -> None:
+    weight, bias = made(n_out, n_in, dtype=dtype), made(n_out, dtype=dtype)
+    for n in ROWS:
+        x = made(n, n_in, dtype=dtype)
+        for b in (None, bias):
+            found = linear(x, weight, b, tiles=ONE)
+            assert torch.equal(found, linear_reference(x, weight, b, tile=SMALL_TILE))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tiles", [TILES, ONE])
+def test_is_close_to_float64(
+    made: Made, dtype: torch.dtype, tiles: tuple[int, ...], nan_filled: None
+) -> None:
+    weight, bias = made(192, 130, dtype=dtype), made(192, dtype=dtype)
+    close = {"rtol": 2e-2, "atol": 0.3} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-4}
+    for n in ROWS:
+        x = made(n, 130, dtype=dtype)
+        wide = torch.nn.functional.linear(x.double(), weight.double(), bias.double())
+        torch.testing.assert_close(linear(x, weight, bias, tiles=tiles).double(), wide, **close)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_keeps_its_bits_in_any_company(made: Made, dtype: torch.dtype, n_threads: int) -> None:
+    weight, x = made(96, 64, dtype=dtype), made(600, 64, dtype=dtype)
+    whole = linear(x, weight, tiles=ONE)
+    for cuts in ([0, 1, 2, 600], [0, 255, 256, 257, 600], [0, 17, 599, 600]):
+        parts = [linear(x[a:b], weight, tiles=ONE) for a, b in zip(cuts, cuts[1:], strict=False)]
+        assert torch.equal(torch.cat(parts), whole)
+    assert torch.equal(linear(x.flip(0), weight, tiles=ONE).flip(0), whole)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_alignment_change_no_bit(made: Made, dtype: torch.dtype) -> None:
+    weight = made(96, 64, dtype=dtype)
+    aligned = linear(made(130, 64, dtype=dtype), weight, tiles=ONE)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for skip in (0, 1, 4, 8, 13):
+                x = made(130, 64, dtype=dtype, skip=skip)
+                assert torch.equal(linear(x, weight, tiles=ONE), aligned)
+                wide = made(130, 80, dtype=dtype, skip=skip)
+                wide[:, 3:67] = x
+                assert torch.equal(linear(wide[:, 3:67], weight, tiles=ONE), aligned)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_leading_dimensions_are_kept(made: Made) -> None:
+    x, weight = made(2, 3, 5, 64), made(96, 64)
+    found = linear(x, weight, tiles=ONE)
+    assert found.shape == (2, 3, 5, 96)
+    assert torch.equal(found.view(-1, 96), linear(x.view(-1, 64), weight, tiles=ONE))
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 79, 80, 81, 1023, 1024, 1025, 2600])
+def test_tiles_cover_every_row_once(n: int) -> None:
+    covered = [row for start, used, _ in row_tiles(n, TILES) for row in range(start, start + used)]
+    assert covered == list(range(n))
+    assert all(tile in TILES and 0 < used <= tile for _, used, tile in row_tiles(n, TILES))
