@@ -20,11 +20,11 @@ MAX_INTEGER = 2**53 - 1
 MAX_DEPTH = 64
 
 
-def encode(value: Json) -> bytes:
+def encode(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
     """The RFC 8785 bytes of ``value``. Raises ``ValueError`` on floats and integers past 2^53-1."""
     import rfc8785
 
-    _check_plain(value, 0)
+    _check_plain(value, 0, max_depth)
     return rfc8785.dumps(value)
 
 
@@ -117,9 +117,9 @@ def _small_int(text: str) -> int:
     return int(text)
 
 
-def _check_plain(value: Json, depth: int) -> None:
+def _check_plain(value: Json, depth: int, max_depth: int = MAX_DEPTH) -> None:
     """Raise ``ValueError`` on what a kvg document cannot hold."""
-    if depth > MAX_DEPTH:
+    if depth > max_depth:
         raise ValueError("nested too deeply")
     if value is None or isinstance(value, bool | str):
         return
@@ -128,9 +128,9 @@ def _check_plain(value: Json, depth: int) -> None:
             raise ValueError("integer past 2^53-1")
     elif isinstance(value, Mapping):
         for item in value.values():
-            _check_plain(item, depth + 1)
+            _check_plain(item, depth + 1, max_depth)
     elif isinstance(value, Sequence):
         for item in value:
-            _check_plain(item, depth + 1)
+            _check_plain(item, depth + 1, max_depth)
     else:
         raise ValueError(f"{type(value).__name__} in a canonical document")

@@ -1,0 +1,116 @@
+"""Canonical text: a problem's wording with its literals taken out as typed slots."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from kvg.errors import UsageError
+from kvg.problem.code import code_digest
+from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
+
+MAX_TEXT_CHARS: Final = 1 << 20
+_OPENING: Final = "```python"
+_CLOSING: Final = "```"
+_PLAIN: Final = re.compile(r"[^\[\"“`0-9+\-−{}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalText:
+    """Wording with placeholders ``{i:type}`` and ``{code:…}``, and the literals that they replace.
+
+    Braces of the wording itself are doubled, so that a placeholder can't be forged.
+    """
+
+    text: str
+    slots: tuple[Literal, ...]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(slot.type for slot in self.slots)
+
+
+def canonical_text(text: str) -> CanonicalText:
+    """The canonical form of ``text``; two texts have one family when theirs is the same.
+
+    A fenced block whose content is not Python stays text. Raises ``UsageError`` for what is not
+    Unicode text, is empty, or is longer than ``MAX_TEXT_CHARS``.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise UsageError(f"problem of {len(text)} characters: more than {MAX_TEXT_CHARS}")
+    _check_unicode(text)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    codes = _codes(text)
+    scanner, parts, slots = Scanner(text), [], list[Literal]()
+    at = 0
+    while at < len(text):
+        if at in codes:
+            at, digest = codes[at]
+            parts.append(f"{{code:{digest}}}")
+            continue
+        literal = scanner.at(at)
+        if literal is not None:
+            parts.append(f"{{{len(slots)}:{literal.type}}}")
+            slots.append(literal)
+            at += len(literal.raw)
+            continue
+        end = _plain_end(text, at)
+        parts.append(text[at:end].replace("{", "{{").replace("}", "}}"))
+        at = end
+    joined = _one_space("".join(parts)).strip(" ")
+    if not joined:
+        raise UsageError("empty problem", hint='kvg family hash --text "Sum 3 and 4."')
+    return CanonicalText(unicodedata.normalize("NFC", joined), tuple(slots))
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"problem: not Unicode text at character {error.start}") from None
+
+
+def _codes(text: str) -> dict[int, tuple[int, str]]:
+    """Where each Python block starts: (where it ends, the digest of its code)."""
+    found: dict[int, tuple[int, str]] = {}
+    if _OPENING not in text:
+        return found
+    opened: tuple[int, int] | None = None
+    at = 0
+    for line in text.split("\n"):
+        end = at + len(line)
+        mark = line.rstrip(" \t")
+        if opened is None and mark == _OPENING:
+            opened = (at, end + 1)
+        elif opened is not None and mark == _CLOSING:
+            digest = code_digest(text[opened[1] : at])
+            if digest is not None:
+                found[opened[0]] = (end, digest)
+            opened = None
+        at = end + 1
+    return found
+
+
+def _plain_end(text: str, at: int) -> int:
+    """The end of the stretch from ``at`` in which no literal and no block can start."""
+    found = _PLAIN.match(text, at)
+    return found.end() if found else at + 1
+
+
+def _one_space(text: str) -> str:
+    """Every run of white space as one space. Placeholders hold none."""
+    words, word = [], list[str]()
+    in_space = False
+    for char in text:
+        if char in WHITE_SPACE:
+            if not in_space:
+                words.append("".join(word))
+                word.clear()
+            in_space = True
+        else:
+            in_space = False
+            word.append(char)
+    words.append("".join(word))
+    return " ".join(words)

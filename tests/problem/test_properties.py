@@ -1,0 +1,126 @@
+"""What changes a family, and what never does."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kvg.errors import UsageError
+from kvg.problem.constraint import normal_constraint
+from kvg.problem.family import parse_problem
+from kvg.problem.literals import WHITE_SPACE
+
+WORDS = st.lists(st.from_regex(r"[A-Za-z]{1,8}", fullmatch=True), min_size=2, max_size=8)
+SPACE = st.text(sorted(WHITE_SPACE), min_size=1, max_size=4)
+INTS = st.integers(-(10**30), 10**30)
+NAMES = st.from_regex(r"[a-z]{3,8}", fullmatch=True).map(lambda name: f"n_{name}")
+QUOTED = st.text(st.characters(exclude_characters='"\n\r', codec="utf-8"), max_size=20)
+
+
+@given(WORDS, st.data())
+def test_white_space_between_words_does_not_count(words: list[str], data: st.DataObject) -> None:
+    spaced = "".join(word + data.draw(SPACE) for word in words)
+    assert parse_problem(spaced).family == parse_problem(" ".join(words)).family
+
+
+@given(INTS, INTS, INTS, INTS)
+def test_slot_values_do_not_count(a: int, b: int, c: int, d: int) -> None:
+    one = parse_problem(f"Is {a} under {b}?", "s0 < s1")
+    other = parse_problem(f"Is {c} under {d}?", "s0 < s1")
+    assert one.family == other.family
+    assert [slot.value for slot in one.slots] == [a, b]
+
+
+@given(QUOTED, QUOTED)
+def test_a_quoted_value_is_kept_to_the_letter(a: str, b: str) -> None:
+    one, other = parse_problem(f'Reverse "{a}" now'), parse_problem(f'Reverse "{b}" now')
+    assert one.family == other.family
+    assert (one.slots == other.slots) == (a == b)
+    assert one.slots[0].value == a
+
+
+@given(NAMES, NAMES)
+def test_bound_names_do_not_count(a: str, b: str) -> None:
+    def made(name: str) -> object:
+        return normal_constraint(f"all({name} % s0 == 0 for {name} in s1)", ("int", "list[int]"))
+
+    assert made(a) == made(b)
+    assert parse_problem(f"Run\n```python\n{a} = 1\nprint({a})\n```").family == (
+        parse_problem(f"Run\n```python\n{b} = 1\nprint({b})\n```").family
+    )
+
+
+@given(st.permutations(["s0", "s1", "len(s2)", "7", "s0 * 3"]), st.sampled_from("+*"))
+def test_the_order_of_numeric_operands_does_not_count(parts: list[str], operator: str) -> None:
+    types = ("int", "decimal", "str")
+    plain = operator.join(["s0", "s1", "len(s2)", "7", "(s0 * 3)"])
+    given_order = operator.join(f"({part})" for part in parts)
+    assert normal_constraint(given_order, types) == normal_constraint(plain, types)
+
+
+@given(st.permutations(["s0", "s1", "s2"]))
+def test_the_order_of_joined_strings_counts(parts: list[str]) -> None:
+    types = ("str", "str", "str")
+    same = normal_constraint("+".join(parts), types) == normal_constraint("s0+s1+s2", types)
+    assert same == (parts == ["s0", "s1", "s2"])
+
+
+@given(st.sampled_from(["<", "<=", "-", "/", "//", "%", "**", ">"]))
+def test_swapped_slots_are_another_constraint(operator: str) -> None:
+    types = ("int", "int")
+    assert normal_constraint(f"s0 {operator} s1", types) != (
+        normal_constraint(f"s1 {operator} s0", types)
+    )
+
+
+@given(st.text())
+@example("[[[1, 2], `a\n`]]{0:int}\r\r\n")
+@example("\ud800")
+def test_no_text_crashes(text: str) -> None:
+    try:
+        found = parse_problem(text)
+    except UsageError:
+        return
+    assert found.family.digest == parse_problem(text).family.digest
+    assert "".join(found.family.text.split()) != ""
+
+
+@given(st.text(max_size=60))
+def test_no_constraint_crashes(text: str) -> None:
+    try:
+        normal_constraint(text, ("int", "str"))
+    except UsageError:
+        return
+
+
+@pytest.mark.slow
+def test_distinct_structures_have_distinct_families() -> None:
+    """10^5 structures, near twins among them; a fresh value for each slot, drawn again each time."""
+    draw = random.Random(5)
+    verbs = ("Sum", "sum", "Count", "Find", "Print")
+    kinds = ("integers", "even integers", "odd integers", "primes", "words")
+    joins = ("from", "From", "between", "up to", "upto")
+    tests = ("s0 < s1", "s1 < s0", "s0 <= s1", "s0 + s1 < 9", "s0 - s1 < 9", "s1 - s0 < 9", None)
+    slots = ("{}", "{}.5", "{}%", '"{}"', "[{}]", "[{}, 1.5]", "[[{}]]", "{}/7", "x{}")
+    ends = ("", ".", "?", " {{", " }}", " 2nd", " in 1.2.3", " !", "!", ";", " ;")
+    made = set()
+    count = 0
+    for parts in product(verbs, kinds, joins, tests, slots, slots, ends):
+        verb, kind, join, test, left, right, end = parts
+        count += 1
+        if count > 100_000:
+            break
+        if test and "x{}" in (left, right):
+            test = test.replace("s1", "1").replace("s0", "0")
+        values = (draw.randrange(2, 10**9) for _ in range(2))
+        first, second = (
+            slot.format(value if slot != "x{}" else 4)
+            for slot, value in zip((left, right), values, strict=True)
+        )
+        text = f"{verb} the {kind} {join} {first} and {second}{end.format()}"
+        made.add(parse_problem(text, test).family.digest)
+    assert len(made) == 100_000

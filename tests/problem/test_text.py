@@ -1,0 +1,129 @@
+"""Canonical text and its literals."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from kvg.errors import UsageError
+from kvg.problem.literals import parse_literal
+from kvg.problem.text import canonical_text
+
+BLOCK = "Run:\n```python\n{}\n```\nnow"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("On 2024-02-29, 5 days", "On {0:date}, {1:int} days"),
+        ("On 2024-02-29. Then", "On {0:int}-{1:int}-{2:int}. Then"),
+        ("1/2/3", "{0:int}/{1:fraction}"),
+        ("3/4.5 and 3/-4", "{0:int}/{1:decimal} and {2:int}/{3:int}"),
+        ("12.5% of 15%x", "{0:percent} of {1:int}%x"),
+        ("3.5e and 5² and 5́", "3.5e and 5² and 5́"),
+        ("{0:int}", "{{{0:int}:int}}"),
+        ("{code:ab}", "{{code:ab}}"),
+        ("[1, [2, x]] [3", "[{0:int}, [{1:int}, x]] [{2:int}"),
+        ("[1, 2,] [,1]", "[{0:int}, {1:int},] [,{2:int}]"),
+        ('["a, b]", 1/2, 2024-01-01]', "{0:list[date|fraction|str]}"),
+        ('say "a\nb" now', 'say "a b" now'),
+        ("a\u2003 \u3000b\x0bc", "a b c"),
+        ("−5 − 5 x−5", "{0:int} − {1:int} x−{2:int}"),
+        ("f(-3)^-2", "f({0:int})^{1:int}"),
+        ("end.5 and 1. and a_1", "end.{0:int} and {1:int}. and a_1"),
+    ],
+)
+def test_wording(given: str, wanted: str) -> None:
+    assert canonical_text(given).text == wanted
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        ("-5", -5),
+        ("−5", -5),
+        ("007", 7),
+        ("12.50", Decimal("12.50")),
+        ("3/4", Fraction(3, 4)),
+        ("15%", Fraction(3, 20)),
+        ("2024-02-29", date(2024, 2, 29)),
+        ("“a b”", "a b"),
+        ("[1, [2.5, `x`]]", (1, (Decimal("2.5"), "x"))),
+    ],
+)
+def test_values(raw: str, value: object) -> None:
+    assert parse_literal(raw).value == value
+
+
+def test_a_number_too_long_has_a_place_but_no_value() -> None:
+    found = canonical_text("9" * 10_000 + " sheep")
+    assert found.text == "{0:int} sheep"
+    with pytest.raises(UsageError, match="too long"):
+        _ = found.slots[0].value
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n\t", "a\ud800b", "x" * ((1 << 20) + 1), "[" * 40 + "]" * 40]
+)
+def test_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        canonical_text(text)
+
+
+@pytest.mark.parametrize("hostile", ["[", '"', "“", "[1,", "```python\n", "1/", "[[]", "-", "{"])
+def test_time_grows_as_the_text_does(hostile: str) -> None:
+    canonical_text(hostile * (200_000 // len(hostile)))  # quadratic work would take minutes
+
+
+def digest_of(code: str) -> str:
+    return canonical_text(BLOCK.format(code)).text
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("x = 1 # one", "total  =  1"),
+        ("def f(a, b=2):\n  'doc'\n  return a", "def g(x, y=2):\n    return x"),
+        ("[i for i in range(3)]", "[k for k in range(3)]"),
+        ("import os as o\no.x", "import os as p\np.x"),
+        ("def f():\n  global x\n  x = 1", "def f():\n  global y\n  y = 1"),
+    ],
+)
+def test_code_that_is_the_same(a: str, b: str) -> None:
+    assert digest_of(a) == digest_of(b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("x = 1", "x = 2"),
+        ("x = 1", "x = 1.0"),
+        ("x = 1", "x = True"),
+        ("x = ''", "x = None"),
+        ("x = v0", "x = x"),
+        ("import os", "import sys"),
+        ("import os\nos.x", "import sys\nsys.x"),
+        ("a + b", "b + a"),
+        ("def f(a, b): return a\nf(a=1, b=2)", "def f(b, a): return b\nf(a=1, b=2)"),
+        ("key = 1\nsorted(q, key=key)", "reverse = 1\nsorted(q, reverse=reverse)"),
+        ("match q:\n  case P(a=1): pass", "match q:\n  case P(b=1): pass"),
+        ("x = 'v0'", "x = 'v1'"),
+    ],
+)
+def test_code_that_is_not(a: str, b: str) -> None:
+    assert digest_of(a) != digest_of(b)
+
+
+def test_a_block_that_is_not_python_stays_text() -> None:
+    assert "{code:" not in digest_of("a b c")
+    assert "{code:" not in canonical_text("```python\nx = 1").text
+    assert "{code:" not in canonical_text("``` python\nx = 1\n```").text
+    assert "{code:" in canonical_text("```python\r\nx = '\\d'\r\n```").text
+
+
+def test_code_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(UsageError, match="deeply"):
+        digest_of("x = " + "-" * 2000 + "1")
