@@ -57,7 +57,6 @@ class Built:
 
     manifest: Manifest
     n_computed: int
-    bytes_raw: int
     prefill_ms: float
 
 
@@ -86,8 +85,8 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             return _unchanged(store, settings, request, session, same, before)
         key = signing_key(settings, store, request.key)
         started = time.time()
+        built_began = time.perf_counter()
         built = _build(store, settings, session, pending, plan, parent)
-        store_began = time.perf_counter()
         provenance = _provenance(request, source, depends, model, files, session, parent, started)
         envelope = _attest(store, pending, source, request, built.manifest, provenance, key)
         published = store.record(
@@ -95,8 +94,8 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             [envelope],
             refs=[RefMove(request.ref, built.manifest.digest, before)],
         )
-        store_ms = (time.perf_counter() - store_began) * 1e3
-        return _deposited(request, session, pending, built, envelope, published, store_ms)
+        store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
+        return _deposited(store, request, session, pending, built, envelope, published, store_ms)
 
 
 def _open(settings: Settings, model: RegisteredModel, request: DepositRequest) -> Session:
@@ -154,7 +153,7 @@ def _build(
     first = _restore(session, slot, reuse) if reuse else 0
     witnesses = _prefill(session, slot, plan, first, reuse)
     prefill_ms = (time.perf_counter() - began) * 1e3
-    pages, bytes_raw = _put_pages(settings, session, pending, slot, plan, reuse)
+    pages = _put_pages(settings, session, pending, slot, plan, reuse)
     tokens = encode_ids(plan.ids)
     pending.put(tokens)
     manifest = Manifest(
@@ -165,9 +164,8 @@ def _build(
         pages=pages,
         witnesses=witnesses,
     )
-    encoded = encode_manifest(manifest)
-    pending.put(encoded)
-    return Built(manifest, plan.count - first, bytes_raw + len(tokens) + len(encoded), prefill_ms)
+    pending.put(encode_manifest(manifest))
+    return Built(manifest, plan.count - first, prefill_ms)
 
 
 def _restore(session: Session, slot: Slot, reuse: Reuse) -> int:
@@ -202,7 +200,7 @@ def _put_pages(
     slot: Slot,
     plan: Plan,
     reuse: Reuse | None,
-) -> tuple[tuple[Page, ...], int]:
+) -> tuple[Page, ...]:
     """Store every page of ``plan``; those taken over are kept, not computed again."""
     taken = {(page.group, page.start): page for page in (reuse.pages if reuse else ())}
     spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]
@@ -223,7 +221,7 @@ def _put_pages(
         for page in pool.map(put, spans):
             pages.append(page)
             task.advance(page.n_tokens)
-    return tuple(pages), sum(page.size for page in pages)
+    return tuple(pages)
 
 
 def _put_page(pending: Pending, slot: Slot, group: Group, start: int, end: int) -> Page:
@@ -328,8 +326,8 @@ def _unchanged(
         tokens_computed=0,
         pages=len(manifest.pages),
         new_objects=0,
-        bytes_raw=_raw_bytes(manifest),
-        bytes_stored=0,
+        bytes_raw=raw_bytes(manifest),
+        bytes_stored=stored_bytes(store, manifest, digest),
         prefill_ms=0.0,
         store_ms=0.0,
         gates=(),
@@ -341,6 +339,7 @@ def _unchanged(
 
 
 def _deposited(
+    store: Store,
     request: DepositRequest,
     session: Session,
     pending: Pending,
@@ -358,8 +357,8 @@ def _deposited(
         tokens_computed=built.n_computed,
         pages=len(manifest.pages),
         new_objects=pending.new_objects,
-        bytes_raw=built.bytes_raw,
-        bytes_stored=pending.bytes_stored,
+        bytes_raw=raw_bytes(manifest),
+        bytes_stored=stored_bytes(store, manifest, manifest.digest),
         prefill_ms=built.prefill_ms,
         store_ms=store_ms,
         gates=(),
@@ -370,8 +369,16 @@ def _deposited(
     )
 
 
-def _raw_bytes(manifest: Manifest) -> int:
-    return sum(page.size for page in manifest.pages) + 4 * manifest.count
+def raw_bytes(manifest: Manifest) -> int:
+    """The bytes of an artifact's pages and token ids, each page once."""
+    sizes = {page.digest: page.size for page in manifest.pages}
+    return sum(sizes.values()) + 4 * manifest.count
+
+
+def stored_bytes(store: Store, manifest: Manifest, digest: Digest) -> int:
+    """The bytes of an artifact's objects as they lie on disk: pages, token ids and manifest."""
+    objects = {page.digest for page in manifest.pages} | {manifest.tokens.digest, digest}
+    return sum(store.objects.stored_size(item) for item in objects)
 
 
 def _warn_of_moments(settings: Settings, source: Source, ref: str) -> None:

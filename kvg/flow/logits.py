@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,9 @@ def logits(store: Store, settings: Settings, request: LogitsRequest) -> Logits:
     Raises ``NotFound``, ``Corrupt``, ``Untrusted``, ``Incompatible``.
     """
     if request.ref is None:
-        session, found = _of_prompt(store, settings, request)
+        session, found, compute_ms = _of_prompt(store, settings, request)
     else:
-        session, found = _of_ref(store, settings, request, request.ref)
+        session, found, compute_ms = _of_ref(store, settings, request, request.ref)
     if request.out is not None:
         _write(settings.cwd / request.out, found)
     from kvg.model.dtypes import tensor_digest
@@ -49,24 +50,27 @@ def logits(store: Store, settings: Settings, request: LogitsRequest) -> Logits:
         shape=tuple(found.shape),
         reference=session.engine.reference,
         source="fresh" if request.fresh or request.ref is None else "grafted",
+        compute_ms=compute_ms,
     )
 
 
 def _of_prompt(
     store: Store, settings: Settings, request: LogitsRequest
-) -> tuple[Session, torch.Tensor]:
+) -> tuple[Session, torch.Tensor, float]:
     model = registered_model(store, request.model)
     identified(store, settings, model)
     ids = tokenizer_of(model).encode(request.prompt or "")
     session = open_registered(settings, model, reference=request.reference or "invariant")
     session.check_window(len(ids))
     last = len(ids) - 1
-    return session, session.prefill(session.slot(), ids, [last]).logits[last]
+    began = time.perf_counter()
+    found = session.prefill(session.slot(), ids, [last]).logits[last]
+    return session, found, (time.perf_counter() - began) * 1e3
 
 
 def _of_ref(
     store: Store, settings: Settings, request: LogitsRequest, ref: str
-) -> tuple[Session, torch.Tensor]:
+) -> tuple[Session, torch.Tensor, float]:
     from kvg.verify import verify_artifact
 
     verified = verify_artifact(store, store.resolve(ref).digest, ref=ref)
@@ -79,14 +83,21 @@ def _of_ref(
     check_torch()
     session = open_engine(settings, model, verified.manifest.engine)
     session.check_window(verified.manifest.count + len(prompt))
+    began = time.perf_counter()
     if request.fresh:
-        return session, fresh_logits(session, verified, prompt)
+        found = fresh_logits(session, verified, prompt)
+    else:
+        found = _grafted_logits(session, verified, prompt)
+    return session, found, (time.perf_counter() - began) * 1e3
+
+
+def _grafted_logits(session: Session, verified: Verified, prompt: list[int]) -> torch.Tensor:
     session.check_engine(verified)
     slot = session.slot()
     session.restore(slot, verified)
     witness, last = session.resume(slot, verified.ids[-1], prompt)
     session.check_witness(verified, verified.manifest.witnesses[-1], witness)
-    return session, last
+    return last
 
 
 def fresh_logits(session: Session, verified: Verified, prompt: list[int]) -> torch.Tensor:

@@ -24,7 +24,12 @@ class BoundCache:
     is_sliding: tuple[bool, ...] = ()
 
     def __init__(
-        self, states: Sequence[SlotState], starts: Sequence[int], counts: Sequence[int], *, whole: bool
+        self,
+        states: Sequence[SlotState],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        *,
+        whole: bool,
     ) -> None:
         self.states = tuple(states)
         self.starts = tuple(starts)

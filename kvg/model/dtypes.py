@@ -14,7 +14,9 @@ _NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 def dtype_name(dtype: torch.dtype) -> str:
     """The safetensors name of ``dtype``. Raises ``Incompatible`` on one that pages do not hold."""
     if dtype not in _NAMES:
-        raise Incompatible(f"dtype {dtype}: pages hold BF16, F16 or F32", hint="kvg model add --dtype")
+        raise Incompatible(
+            f"dtype {dtype}: pages hold BF16, F16 or F32", hint="kvg model add --dtype"
+        )
     return _NAMES[dtype]
 
 

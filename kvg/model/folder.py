@@ -134,7 +134,9 @@ def config_dtype(config: Mapping[str, FloatJson], *, what: str) -> str:
 
 def tokenizer_digest(folder: Path) -> Digest | None:
     """One digest over the files that decide how text becomes ids; None without a tokenizer."""
-    found = {name: sha256(_read(folder / name)) for name in TOKENIZER_FILES if (folder / name).is_file()}
+    found = {
+        name: sha256(_read(folder / name)) for name in TOKENIZER_FILES if (folder / name).is_file()
+    }
     if not {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"} & found.keys():
         return None
     return sha256(canon.encode(found))
@@ -197,9 +199,7 @@ def _weight_digests(
         held = cache.recall(key) if cache is not None and key is not None else None
         if held is not None:
             known[path] = weights.decode_digests(held)
-    by_file = weights.weight_digests(
-        folder, dtype=dtype, known=known, jobs=jobs, report=report
-    )
+    by_file = weights.weight_digests(folder, dtype=dtype, known=known, jobs=jobs, report=report)
     for path, key in keys.items():
         unchanged = key is not None and weights.cache_key(path, dtype) == key
         if cache is not None and path not in known and key is not None and unchanged:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from kvg import durable
-from kvg.digest import Sha256Stream, hex_of
-from kvg.errors import Incompatible
+from kvg import canon, durable
+from kvg.digest import Digest, Sha256Stream, hex_of
+from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.report import Report
 
 PIECE_BYTES = 8 << 20
-DONE = "imported"
+DONE = "imported.json"
+"""Written last: the digest of every file of a finished import."""
 
 
 def import_gguf(path: Path, *, cache: Path, report: Report) -> Path:
@@ -20,18 +24,31 @@ def import_gguf(path: Path, *, cache: Path, report: Report) -> Path:
     The folder is named by the digest of the file, so another file never meets an old import.
     Raises ``Incompatible`` when transformers cannot read it or the extra is missing.
     """
-    folder = cache / _content_name(path, report)
-    if (folder / DONE).is_file():
+    folder = cache / hex_of(file_digest(path, report))
+    if is_whole(folder, report):
         return folder
     if folder.exists():
         shutil.rmtree(folder)
     durable.make_dir(folder)
     _convert(path, folder)
-    durable.write_new(folder / DONE, [f"{path.name}\n".encode()], staging=folder)
+    digests = {file.name: file_digest(file, report) for file in sorted(folder.iterdir())}
+    durable.write_new(folder / DONE, [canon.encode(digests)], staging=folder)
     return folder
 
 
-def _content_name(path: Path, report: Report) -> str:
+def is_whole(folder: Path, report: Report) -> bool:
+    """Whether ``folder`` holds a finished import, every file as it was written then."""
+    try:
+        digests = canon.decode((folder / DONE).read_bytes(), what=str(folder / DONE))
+        if not isinstance(digests, Mapping):
+            return False
+        return all(file_digest(folder / name, report) == found for name, found in digests.items())
+    except (OSError, Corrupt, NotFound):
+        return False
+
+
+def file_digest(path: Path, report: Report) -> Digest:
+    """The digest of the file ``path``, read in pieces. Raises ``NotFound``."""
     hasher = Sha256Stream()
     with (
         durable.translated(path),
@@ -41,7 +58,7 @@ def _content_name(path: Path, report: Report) -> str:
         while piece := file.read(PIECE_BYTES):
             hasher.update(piece)
             task.advance(len(piece))
-    return hex_of(hasher.digest())
+    return hasher.digest()
 
 
 def _convert(path: Path, folder: Path) -> None:
@@ -53,16 +70,20 @@ def _convert(path: Path, folder: Path) -> None:
     transformers_logging.disable_progress_bar()
     source, name = str(path.parent), path.name
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            source, gguf_file=name, dtype=torch.bfloat16, **_dequantize()
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name)
+        # transformers draws its bar here whatever it is told.
+        with contextlib.redirect_stderr(io.StringIO()):
+            model = AutoModelForCausalLM.from_pretrained(
+                source, gguf_file=name, dtype=torch.bfloat16, **_dequantize()
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=name)
         for leftover in ("quantization_config", "_pre_quantization_dtype"):
             model.config.__dict__.pop(leftover, None)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     except ImportError:
-        raise Incompatible(f"{path}: reading GGUF needs more", hint="pip install 'kvg[gguf]'") from None
+        raise Incompatible(
+            f"{path}: reading GGUF needs more", hint="pip install 'kvg[gguf]'"
+        ) from None
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise Incompatible(f"{path}: transformers cannot import this file: {first[:200]}") from None

@@ -73,9 +73,7 @@ def load_model(folder: Path, *, dtype: str, device: str, attention: str) -> Load
     return adopt_model(module, device=device, attention=attention, what=str(folder))
 
 
-def adopt_model(
-    module: PreTrainedModel, *, device: str, attention: str, what: str
-) -> LoadedModel:
+def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: str) -> LoadedModel:
     """Prepare a transformers model that is in memory already; see ``load_model``."""
     where = torch_device(device)
     module.eval()

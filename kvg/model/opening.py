@@ -61,11 +61,9 @@ def session_of(
     return session
 
 
-def default_schedule(page_tokens: int = 256) -> Schedule:
-    """The schedule of a machine that was told none."""
-    return Schedule(
-        page_tokens=page_tokens, attention=STOCK_ATTENTION, threads=torch.get_num_threads()
-    )
+def default_schedule(page_tokens: int = 256, *, attention: str = STOCK_ATTENTION) -> Schedule:
+    """The schedule of a machine that was told none; ``attention`` is ``sdpa`` or ``eager``."""
+    return Schedule(page_tokens=page_tokens, attention=attention, threads=torch.get_num_threads())
 
 
 def prove_splits(session: Session) -> None:

@@ -212,9 +212,7 @@ def _scheduled_outputs(
         torch.set_num_threads(before)
 
 
-def _stock_attention(
-    model: LoadedModel, group: Group, n: int, dtype: torch.dtype
-) -> torch.Tensor:
+def _stock_attention(model: LoadedModel, group: Group, n: int, dtype: torch.dtype) -> torch.Tensor:
     repeat = _heads_per_key(model, group)
     query, keys, values = _attention_inputs(group, repeat, dtype)
     return functional.scaled_dot_product_attention(

@@ -142,7 +142,9 @@ class Session:
                 logits[position] = self._token_alone(slot, position, ids[position - first])
         return Prefilled(len(ids), logits)
 
-    def resume(self, slot: Slot, last_id: int, prompt: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    def resume(
+        self, slot: Slot, last_id: int, prompt: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Continue ``slot``, which holds a whole text, by ``prompt``.
 
         Runs the last token of the text again. Returns its logits ``[vocabulary]``, the witness,

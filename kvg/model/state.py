@@ -62,9 +62,7 @@ class SlotState:
             for index in self._layers
         }
 
-    def put_token(
-        self, position: int, held: dict[int, tuple[torch.Tensor, torch.Tensor]]
-    ) -> None:
+    def put_token(self, position: int, held: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> None:
         """Put back what ``token`` returned."""
         for index, (keys, values) in held.items():
             self.write(index, position, keys, values)
@@ -80,9 +78,7 @@ class SlotState:
         return other
 
 
-def zeros_aligned(
-    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
+def zeros_aligned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Zeros whose first element lies on a 64-byte boundary."""
     tensor = torch.zeros(shape, dtype=dtype, device=device)
     if tensor.data_ptr() % ALIGNMENT_BYTES:
@@ -120,9 +116,7 @@ def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer
         target[:, start:end].copy_(view)
 
 
-def _page_tensors(
-    raw: Buffer, group: Group, n_tokens: int
-) -> list[tuple[int, str, torch.Tensor]]:
+def _page_tensors(raw: Buffer, group: Group, n_tokens: int) -> list[tuple[int, str, torch.Tensor]]:
     """The tensors of a page as views of its bytes: (layer, "k" or "v", [kv_heads, n, dim])."""
     dtype = TORCH_DTYPES[group.dtype]
     head = data_start(group, n_tokens)

@@ -100,7 +100,9 @@ def weight_digests(
     if len(names) != len(set(names)):
         raise Corrupt(f"{folder}: a tensor is in two files")
     total = sum(t.end - t.start for tensors in by_file.values() for t in tensors)
-    out: dict[Path, dict[str, Digest]] = {path: dict(known[path]) for path in files if path in known}
+    out: dict[Path, dict[str, Digest]] = {
+        path: dict(known[path]) for path in files if path in known
+    }
     with report.task("hash weights", total, "B") as task, ThreadPoolExecutor(jobs) as pool:
         for path, tensors in by_file.items():
             digests = pool.map(lambda tensor: _digest(tensor, dtype), tensors)
@@ -167,7 +169,9 @@ def _stored_tensor(
     shape = tuple(int(n) for n in entry["shape"])  # type: ignore[attr-defined]
     if not 0 <= begin <= end <= size - data_start:
         raise Corrupt(f"{path}: tensor {name[:80]} lies outside the file")
-    return StoredTensor(name, str(entry["dtype"]), shape, path, data_start + begin, data_start + end)
+    return StoredTensor(
+        name, str(entry["dtype"]), shape, path, data_start + begin, data_start + end
+    )
 
 
 def _digest(tensor: StoredTensor, dtype: str) -> Digest:

@@ -69,7 +69,10 @@ class Graft(Record):
 
 @dataclass(frozen=True, slots=True)
 class Logits(Record):
-    """The digest of the raw logits at the last position."""
+    """The digest of the raw logits at the last position, and what computing them took.
+
+    ``compute_ms`` counts restoring and forward passes, not loading the model.
+    """
 
     type: ClassVar[str] = "logits"
     digest: Digest
@@ -77,6 +80,7 @@ class Logits(Record):
     shape: tuple[int, ...]
     reference: str
     source: Literal["grafted", "fresh"]
+    compute_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,5 @@
+"""``python -m kvg``: the command line."""
+
+from kvg.cli.main import run
+
+run()
