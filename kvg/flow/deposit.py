@@ -267,9 +267,7 @@ def _provenance(
     parent: Digest | None,
     started: float,
 ) -> Provenance:
-    import kvg_kernels
-    import torch
-    import transformers
+    from kvg.model.versions import kernels_version, library_versions
 
     template = files.template if source.kind == "chat" else None
     return Provenance(
@@ -282,12 +280,8 @@ def _provenance(
         depends=depends,
         kind=source.kind,
         device_class=session.model.device.type,
-        kernels=kvg_kernels.VERSION,
-        libraries={
-            "kvg": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        kernels=kernels_version(),
+        libraries=library_versions(),
         model=Resource(model.name, files.identity.fingerprint),
         tokenizer=Resource("tokenizer", files.tokenizer) if files.tokenizer else None,
         template=Resource("chat template", template) if template else None,

@@ -6,12 +6,11 @@ import platform
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvg import __version__
 from kvg.errors import KvgError
 from kvg.flow.records.models import DoctorCheck, DoctorSummary
-from kvg.flow.records.record import Record
 from kvg.flow.registered import identified, open_registered, registered_model
 from kvg.flow.requests import DoctorRequest
 from kvg.flow.settings import Settings
@@ -74,7 +73,7 @@ def _exactness(
     store: Store | None, settings: Settings, request: DoctorRequest
 ) -> Iterator[DoctorCheck]:
     """Open an invariant session: its self-check proves or refutes exactness on this machine."""
-    bad = "failed" if request.require_exact else "skipped"
+    bad: Literal["failed", "skipped"] = "failed" if request.require_exact else "skipped"
     if store is None:
         yield DoctorCheck("exactness", bad, "no store, so no model to prove it on", hint="kvg init")
         return
@@ -85,8 +84,13 @@ def _exactness(
         session = open_registered(settings, model, reference="invariant")
     except KvgError as error:
         absent = error.code == 3 and request.model is None
-        status = bad if absent else "failed"
-        yield DoctorCheck("exactness", status, error.message, hint=error.hint, code=error.code)
+        yield DoctorCheck(
+            "exactness",
+            bad if absent else "failed",
+            error.message,
+            hint=error.hint,
+            code=error.code,
+        )
         return
     seconds = time.perf_counter() - began
     yield DoctorCheck(

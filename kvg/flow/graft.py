@@ -30,6 +30,7 @@ from kvg.objects.manifest import Witness
 if TYPE_CHECKING:
     import torch
 
+    from kvg.model.generation import Choice
     from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
     from kvg.objects.verified import Verified
@@ -229,7 +230,7 @@ def _fresh(
         )
 
 
-def _choice(sampling: Sampling):  # type: ignore[no-untyped-def]
+def _choice(sampling: Sampling) -> Choice:
     from kvg.model.generation import Choice
 
     return Choice(

@@ -25,8 +25,6 @@ from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.objects.tokens import encode_ids
 
 if TYPE_CHECKING:
-    import torch
-
     from kvg.model.session import Session, Slot
     from kvg.objects.verified import Verified
     from kvg.store import Store
@@ -174,6 +172,8 @@ def _compare(
     fresh: Slot,
     prompt: tuple[int, ...],
 ) -> Replay:
+    from kvg.model.comparison import compare_logits
+
     count, last = verified.manifest.count, verified.ids[-1]
     grafted.truncate(count)
     a = session.resume(grafted, last, prompt)[1]
@@ -182,32 +182,17 @@ def _compare(
         b = session.run(fresh, prompt, [len(prompt) - 1])[0]
     else:
         b = session.resume(fresh, last, prompt)[1]
-    return compare_logits(ref, prompt, a, b)
-
-
-def compare_logits(
-    ref: str, prompt: tuple[int, ...], grafted: torch.Tensor, fresh: torch.Tensor
-) -> Replay:
-    """The record of two logits ``[vocabulary]`` that should be equal."""
-    import torch
-
-    from kvg.model.dtypes import tensor_digest
-    from kvg.model.session import lowest_maximum
-
-    a, b = grafted.to(torch.float64), fresh.to(torch.float64)
-    log_a, log_b = torch.log_softmax(a, -1), torch.log_softmax(b, -1)
-    best = torch.topk(b, 2).values
-    digest_a, digest_b = tensor_digest(grafted), tensor_digest(fresh)
+    found = compare_logits(a, b)
     return Replay(
         ref=ref,
         prompt_digest=sha256(encode_ids(prompt)),
-        grafted=digest_a,
-        fresh=digest_b,
-        equal=digest_a == digest_b,
-        kl=float((log_b.exp() * (log_b - log_a)).sum()),
-        argmax_equal=lowest_maximum(grafted) == lowest_maximum(fresh),
-        max_abs_diff=float((a - b).abs().max()),
-        top2_gap=float(best[0] - best[1]),
+        grafted=found.grafted,
+        fresh=found.fresh,
+        equal=found.equal,
+        kl=found.kl,
+        argmax_equal=found.argmax_equal,
+        max_abs_diff=found.max_abs_diff,
+        top2_gap=found.top2_gap,
     )
 
 

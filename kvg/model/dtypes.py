@@ -23,7 +23,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """The bytes of ``tensor`` in row order, as they lie in memory."""
     flat = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
-    return memoryview(flat.numpy())
+    return memoryview(flat.numpy().data)
 
 
 def tensor_digest(tensor: torch.Tensor) -> Digest:

@@ -13,10 +13,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from kvg_kernels.alignment import aligned
-from kvg_kernels.attention import AttentionSpec, MaskCache, attention
-from kvg_kernels.linear import SMALL_TILE, TILES, linear
-from kvg_kernels.pointwise import pointwise
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -24,6 +20,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.census import POINTWISE, ROW_WISE, function_name
+from kvg_kernels.alignment import aligned
+from kvg_kernels.attention import AttentionSpec, MaskCache, attention
+from kvg_kernels.linear import SMALL_TILE, linear
+from kvg_kernels.pointwise import pointwise
 
 ATTENTION_NAME = "kvg_invariant"
 """What the transformers attention interface knows this attention by."""
@@ -84,7 +84,7 @@ class _Operators(TorchFunctionMode):
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> Any:  # noqa: ANN401  an operator gives back whatever it gives
         kwargs = kwargs or {}
         if self._execution.inside or func in ROW_WISE:
             return func(*args, **kwargs)
@@ -110,10 +110,12 @@ class _Operators(TorchFunctionMode):
         return linear(x, weight, bias, tiles=tiles)
 
 
-def _power(func: Callable[..., Any], x: torch.Tensor, exponent: Any, *rest: Any) -> torch.Tensor:
+def _power(
+    func: Callable[..., torch.Tensor], x: torch.Tensor, exponent: object, *rest: object
+) -> torch.Tensor:
     """Powers by small whole numbers are products; others are not correctly rounded."""
     if isinstance(exponent, int) and 0 <= exponent <= 3:
-        return func(x, exponent, *rest)  # type: ignore[no-any-return]
+        return func(x, exponent, *rest)
     return pointwise(lambda t: func(t, exponent, *rest), x)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from kvg_kernels.alignment import aligned
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -17,6 +16,7 @@ from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.invariant import ATTENTION_NAME, Execution, installed
 from kvg.objects.manifest import Group, LayerSpec, group_layers
+from kvg_kernels.alignment import aligned
 
 KNOWN_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
@@ -45,7 +45,7 @@ class LoadedModel:
         cache: BoundCache,
         rows: torch.Tensor,
     ) -> torch.Tensor:
-        """Logits ``[B, len(rows), vocabulary]`` of one pass over ids ``[B, T]`` at ``positions``."""
+        """Logits ``[B, len(rows), vocabulary]`` of a pass over ids ``[B, T]`` at ``positions``."""
         return _forward(self.module, ids, positions, cache, rows)
 
 

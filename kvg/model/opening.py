@@ -1,4 +1,4 @@
-"""Opening a session: load the model, prove on this machine that it computes exactly, name the engine."""
+"""Opening a session: load the model, prove that this machine is exact, name the engine."""
 
 from __future__ import annotations
 

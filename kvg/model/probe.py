@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import kvg_kernels
 import torch
-from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention
-from kvg_kernels.linear import SMALL_TILE, TILES, linear
-from kvg_kernels.pointwise import pointwise
 from torch.nn import functional
 
+import kvg_kernels
 from kvg import canon
 from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Incompatible
@@ -25,6 +22,9 @@ from kvg.model.invariant import LinearMenu
 from kvg.model.loader import LoadedModel
 from kvg.model.state import zeros_aligned
 from kvg.objects.manifest import Group, Schedule
+from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention
+from kvg_kernels.linear import SMALL_TILE, TILES, linear
+from kvg_kernels.pointwise import pointwise
 
 PROBE_VERSION = "kvg.probe/1"
 PATTERN_ELEMENTS = 1 << 18

@@ -181,7 +181,7 @@ class Session:
         return n_bytes
 
     def check_engine(self, verified: Verified) -> None:
-        """Raise ``Incompatible`` unless ``verified`` was computed by this very engine and layout."""
+        """Raise ``Incompatible`` unless this very engine and layout computed ``verified``."""
         manifest = verified.manifest
         what = verified.digest
         if manifest.engine.fingerprint != self.engine.fingerprint:

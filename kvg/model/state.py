@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
-from kvg_kernels.alignment import ALIGNMENT_BYTES
-from kvg_kernels.attention import BLOCK_TOKENS
 
 from kvg.digest import Buffer
 from kvg.errors import Corrupt
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.objects.manifest import Group, LayerSpec
 from kvg.objects.page import data_start, page_header, page_size, tensor_spans
+from kvg_kernels.alignment import ALIGNMENT_BYTES
+from kvg_kernels.attention import BLOCK_TOKENS
 
 
 class SlotState:
@@ -116,7 +117,9 @@ def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer
         target[:, start:end].copy_(view)
 
 
-def _page_tensors(raw: Buffer, group: Group, n_tokens: int) -> list[tuple[int, str, torch.Tensor]]:
+def _page_tensors(
+    raw: Buffer, group: Group, n_tokens: int
+) -> list[tuple[int, Literal["k", "v"], torch.Tensor]]:
     """The tensors of a page as views of its bytes: (layer, "k" or "v", [kv_heads, n, dim])."""
     dtype = TORCH_DTYPES[group.dtype]
     head = data_start(group, n_tokens)

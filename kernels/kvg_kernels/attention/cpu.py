@@ -44,8 +44,8 @@ def attention(
 
     Shapes: query ``[H, T, Dk]``; keys ``[G, C, Dk]`` and values ``[G, C, Dv]`` with G dividing H,
     C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
-    ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must be finite.
-    ``masks`` is a cache that the layers of one forward pass may share.
+    ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
+    be finite. ``masks`` is a cache that the layers of one forward pass may share.
     """
     out = query.new_empty(query.shape[0], query.shape[1], values.shape[-1])
     for block, first, last in query_blocks(start, query.shape[1]):
@@ -85,9 +85,9 @@ def _block(
     n_tiles = -(-(lead + n_tokens) // tile)
     padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
     padded[:, :, lead : lead + n_tokens] = query.view(groups, repeat, n_tokens, k_dim)
-    rows = aligned(
-        padded.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)
-    ).view(n_tiles, groups, repeat * tile, k_dim)
+    rows = aligned(padded.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)).view(
+        n_tiles, groups, repeat * tile, k_dim
+    )
     low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
     seen_keys, seen_values = keys[:, low:high], values[:, low:high]
     key = (first - lead, n_tiles, repeat, spec.window or 0)

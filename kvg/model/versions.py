@@ -1,0 +1,23 @@
+"""Which versions of kernels and libraries compute here, as an attestation names them."""
+
+from __future__ import annotations
+
+import torch
+import transformers
+
+import kvg_kernels
+from kvg import __version__
+
+
+def kernels_version() -> str:
+    """The version of kvg's own operators."""
+    return kvg_kernels.VERSION
+
+
+def library_versions() -> dict[str, str]:
+    """The libraries that take part in a computation, by name."""
+    return {
+        "kvg": __version__,
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+    }
