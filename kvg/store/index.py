@@ -19,7 +19,7 @@ from kvg.store.lmdb_file import (
     close_file,
     open_file,
 )
-from kvg.store.refs import Reader, fold
+from kvg.store.refs import ClaimReader, Reader, fold, no_claim
 from kvg.store.tables import MemoryTables
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kvg.store.tables import Tables, WritableTables
 
 T = TypeVar("T")
-SCHEMA = "kvg.index/2"
+SCHEMA = "kvg.index/3"
 BATCH_ENTRIES = 2048
 _STATE = b"log"
 
@@ -59,12 +59,14 @@ class Index:
         lock: Lock,
         log: Callable[[], Log],
         read: Reader,
+        claim: ClaimReader = no_claim,
     ) -> None:
         self.folder = folder
         self._staging = staging
         self._lock = lock
         self._log = log
         self._read = read
+        self._claim = claim
         self._memory: tuple[State, MemoryTables] | None = None
 
     def query(self, ask: Callable[[Tables], T]) -> T:
@@ -157,7 +159,8 @@ class Index:
     def _fold(self, tables: WritableTables, log: Log, start: int, most: int) -> None:
         stop = min(log.size, start + most)
         for index, raw in enumerate(log.read(start, stop), start):
-            fold(tables, index, parse_entry(raw, what=f"log entry {index}"), self._read)
+            entry = parse_entry(raw, what=f"log entry {index}")
+            fold(tables, index, entry, self._read, self._claim)
         root = log.root if stop == log.size else log.root_at(stop)
         _write_state(tables, State(log.origin, stop, root))
 

@@ -34,7 +34,30 @@ if TYPE_CHECKING:
 Reader = Callable[[Digest], "tuple[Manifest, Sequence[int]] | None"]
 """Gives a manifest and its token ids; None when they are not there or not sound."""
 
+ClaimReader = Callable[[Digest], "FamilyClaim | None"]
+"""Gives what an envelope says of a family; None when it says nothing, or can't be read."""
+
 POSITION_BYTES = 8
+METHOD = b"M"
+ARTIFACT = b"A"
+MEMBER_BYTES = 1 + POSITION_BYTES + 32
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyClaim:
+    """What an envelope's subject is to a family: a method of it, or an artifact made for it."""
+
+    family: Digest
+    is_method: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A method or an artifact that the log, at ``index``, lists for a family."""
+
+    index: int
+    digest: Digest
+    is_method: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +86,20 @@ class LoggedAttestation:
     envelope: Digest
 
 
-def fold(tables: WritableTables, index: int, entry: Entry, read: Reader) -> None:
+def no_claim(envelope: Digest) -> None:
+    """Says nothing of any family."""
+
+
+def fold(
+    tables: WritableTables, index: int, entry: Entry, read: Reader, claim: ClaimReader = no_claim
+) -> None:
     """Apply the log's entry number ``index`` to ``tables``."""
     match entry:
         case RefEntry(name=name, digest=digest):
             _fold_ref(tables, index, name, digest)
         case AttestationEntry(subject=subject, envelope=envelope):
             _fold_attestation(tables, index, subject, envelope, read)
+            _fold_family(tables, index, subject, claim(envelope))
         case PinEntry(digest=pinned, on=on):
             if on:
                 tables.put(t.PINS, raw_of(pinned), _number(index))
@@ -107,6 +137,36 @@ def _fold_attestation(
         found = read(subject)
         if found is not None:
             note_manifest(tables, subject, *found)
+
+
+def _fold_family(
+    tables: WritableTables, index: int, subject: Digest, claim: FamilyClaim | None
+) -> None:
+    if claim is None:
+        return
+    key = raw_of(claim.family)
+    kind = METHOD if claim.is_method else ARTIFACT
+    row = kind + _number(index) + raw_of(subject)
+    tables.put(t.FAMILIES, key, (tables.get(t.FAMILIES, key) or b"") + row)
+
+
+def family_members(tables: Tables, family: Digest) -> tuple[Member, ...]:
+    """What is listed for ``family``, in the order of the log: one look-up by its digest."""
+    rows = tables.get(t.FAMILIES, raw_of(family)) or b""
+    return tuple(_member(rows[at : at + MEMBER_BYTES]) for at in range(0, len(rows), MEMBER_BYTES))
+
+
+def all_families(tables: Tables) -> Iterator[Digest]:
+    """Every family that something is listed for, ascending."""
+    for key, _ in tables.scan(t.FAMILIES):
+        yield from_raw(key)
+
+
+def _member(row: bytes) -> Member:
+    if len(row) != MEMBER_BYTES or row[:1] not in (METHOD, ARTIFACT):
+        raise Corrupt("index: members of a family are malformed", hint="kvg reindex")
+    index = int.from_bytes(row[1 : 1 + POSITION_BYTES], "big")
+    return Member(index, from_raw(row[1 + POSITION_BYTES :]), row[:1] == METHOD)
 
 
 def note_manifest(

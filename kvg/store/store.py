@@ -19,7 +19,6 @@ from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.store import pending as pending_roots
 from kvg.store import refs as folded
 from kvg.store import tables as t
-from kvg.store import trusted
 from kvg.store.config import Config
 from kvg.store.index import Index
 from kvg.store.layout import CONFIG_FILE, FOLDER, LOG_KEY, has_format, make
@@ -28,7 +27,7 @@ from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
 from kvg.store.pending import Pending
 from kvg.store.publish import ANY, Expectation, Published, RefMove, publish
-from kvg.store.refs import LoggedAttestation, Move
+from kvg.store.refs import FamilyClaim, LoggedAttestation, Member, Move
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +79,7 @@ class Store:
             lock=self.lock,
             log=lambda: self.log,
             read=self._read_artifact,
+            claim=self._read_claim,
         )
         self._log: tuple[tuple[int, ...], Log] | None = None
         self._seen: tuple[int, bytes] = (0, b"")
@@ -171,6 +171,8 @@ class Store:
 
         Raises ``Untrusted`` when ``trust.json`` was changed by anything but a signed version.
         """
+        from kvg.store import trusted
+
         return trusted.read_trust(self)
 
     def log_key(self) -> PrivateKey:
@@ -255,6 +257,15 @@ class Store:
     def attestations(self, subject: Digest) -> tuple[LoggedAttestation, ...]:
         """The envelopes that the log lists for ``subject``, in the order of the log."""
         return self.index.query(lambda tables: folded.attestations(tables, subject))
+
+    def family_members(self, family: Digest) -> tuple[Member, ...]:
+        """The methods and artifacts that the log lists for ``family``. Exact, but only a hint:
+        verify one before relying on it."""
+        return self.index.query(lambda tables: folded.family_members(tables, family))
+
+    def families(self) -> tuple[Digest, ...]:
+        """Every family that has a method or an artifact, ascending."""
+        return self.index.query(lambda tables: tuple(folded.all_families(tables)))
 
     def artifacts(self) -> tuple[Digest, ...]:
         """Every artifact that has an attestation, ascending, with a ref or without."""
@@ -392,10 +403,14 @@ class Store:
 
     def set_trust(self, trust: TrustFile, *, now: int | None = None) -> Published:
         """Make ``trust``, signed, the store's trust file. Raises ``Untrusted``, ``Conflict``."""
+        from kvg.store import trusted
+
         return trusted.write_trust(self, trust, now=_seconds(now))
 
     def trust_first(self, key: PrivateKey, *, now: int | None = None) -> bool:
         """Trust ``key`` as depositor and publisher if nobody is trusted yet; whether it was so."""
+        from kvg.store import trusted
+
         return trusted.trust_first(self, key, now=_seconds(now))
 
     def reindex(self) -> int:
@@ -436,6 +451,27 @@ class Store:
             return manifest, self.ids(manifest, what=short(digest))
         except (Corrupt, Incompatible):
             return None
+
+    def _read_claim(self, envelope: Digest) -> FamilyClaim | None:
+        """What an envelope says of a family, before its signature is looked at."""
+        from kvg.objects.statement import Provenance, parse_statement
+        from kvg.problem.method import METHOD_GATE
+        from kvg.signing.dsse import parse_envelope
+
+        what = f"attestation {short(envelope)}"
+        try:
+            raw = self.objects.read(envelope, what=what, limit=MANIFEST_LIMIT_BYTES)
+            payload = parse_envelope(bytes(raw), what=what).payload
+            said = parse_statement(payload, what=what).predicate
+        except (Corrupt, Incompatible):
+            return None
+        if isinstance(said, Provenance):
+            return None if said.family is None else FamilyClaim(said.family, is_method=False)
+        if said.gate != METHOD_GATE:
+            return None
+        named = (item.digest for item in said.configuration if item.name == "family")
+        family = next(named, None)
+        return None if family is None else FamilyClaim(family, is_method=True)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -1,0 +1,245 @@
+"""Ranges of slots: which values a method was made for, and values drawn from them.
+
+A number or date lies between ``least`` and ``most``; of a string or list these bound the length,
+and ``items`` ranges over the elements. A bound that is None is none: values for a proof are then
+drawn from a usual range, and any value is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+from typing import Final, cast
+
+from kvg import canon
+from kvg.canon import Json
+from kvg.errors import Corrupt, UsageError
+from kvg.problem.literals import NUMERIC, Literal, Value, parse_literal
+
+FIELDS: Final = ("type", "name", "least", "most", "items")
+MAX_LENGTH: Final = 10_000
+_USUAL: Final[Mapping[str, tuple[str, str]]] = {
+    "int": ("1", "60"),
+    "decimal": ("0.5", "60.0"),
+    "fraction": ("1/9", "9/2"),
+    "percent": ("1%", "99%"),
+    "date": ("1990-01-01", "2060-12-31"),
+    "str": ("1", "12"),
+    "list": ("1", "7"),
+}
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,-"
+_PLACES: Final = 100
+_DENOMINATORS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRange:
+    """The values of one slot; ``least`` and ``most`` are literals as written."""
+
+    type: str
+    name: str | None = None
+    least: str | None = None
+    most: str | None = None
+    items: SlotRange | None = None
+
+    def __post_init__(self) -> None:
+        low, high = (
+            None if text is None else self._bound(text) for text in (self.least, self.most)
+        )
+        if low is not None and high is not None and low > high:
+            raise UsageError(f"slot of type {self.type}: least {self.least} is above {self.most}")
+        if self.items is not None and element_types(self.type) != (self.items.type,):
+            raise UsageError(f"slot of type {self.type}: items of type {self.items.type}")
+
+    def holds(self, literal: Literal) -> bool:
+        """Whether the value of ``literal`` lies in the range."""
+        if literal.type != self.type:
+            return False
+        size = _size(literal)
+        if self.least is not None and size < self._bound(self.least):
+            return False
+        if self.most is not None and size > self._bound(self.most):
+            return False
+        return self.items is None or all(self.items.holds(item) for item in literal.items)
+
+    def bounds(self) -> tuple[str, str]:
+        """Where values for a proof are drawn from: the bounds, the usual ones where there are none.
+
+        A usual bound gives way to a given one.
+        """
+        low, high = _USUAL["list" if self.type.startswith("list[") else self.type]
+        low, high = self.least or low, self.most or high
+        if self._bound(low) > self._bound(high):
+            low, high = (low, low) if self.most is None else (high, high)
+        return low, high
+
+    def _bound(self, text: str) -> Fraction:
+        kind = "date" if self.type == "date" else None
+        literal = parse_literal(text)
+        if self.type in NUMERIC and literal.type in NUMERIC:
+            return _rank(literal)
+        if literal.type == (kind or "int"):
+            size = _rank(literal)
+            if kind or 0 <= size <= MAX_LENGTH:
+                return size
+        raise UsageError(f"slot of type {self.type}: {text} is no bound of it")
+
+
+def _rank(literal: Literal) -> Fraction:
+    """A number for the place of a value among its kind."""
+    value = literal.value
+    if isinstance(value, date):
+        return Fraction(value.toordinal())
+    return Fraction(cast("int | Decimal | Fraction", value))
+
+
+def _size(literal: Literal) -> Fraction:
+    if literal.type == "str":
+        return Fraction(len(literal.raw) - 2)
+    if literal.type.startswith("list["):
+        return Fraction(len(literal.items))
+    return _rank(literal)
+
+
+def element_types(kind: str) -> tuple[str, ...]:
+    """The element types of a list type, ascending; none of another type and of ``list[]``."""
+    if not kind.startswith("list["):
+        return ()
+    found, depth, word = [], 0, ""
+    for char in kind[5:-1]:
+        depth += (char == "[") - (char == "]")
+        if char == "|" and depth == 0:
+            found.append(word)
+            word = ""
+        else:
+            word += char
+    return (*found, word) if word else tuple(found)
+
+
+def range_value(slot: SlotRange) -> Json:
+    """``slot`` as a value of a canonical document."""
+    return {
+        "type": slot.type,
+        "name": slot.name,
+        "least": slot.least,
+        "most": slot.most,
+        "items": None if slot.items is None else range_value(slot.items),
+    }
+
+
+def parse_range(value: Json, *, what: str) -> SlotRange:
+    """The range that a canonical document holds. Raises ``Corrupt``."""
+    fields = canon.take(value, FIELDS, what=what)
+    name, least, most = (
+        None if fields[key] is None else canon.as_str(fields[key], what=f"{what}: {key}")
+        for key in ("name", "least", "most")
+    )
+    items = None if fields["items"] is None else parse_range(fields["items"], what=what)
+    kind = canon.as_str(fields["type"], what=f"{what}: type")
+    try:
+        return SlotRange(kind, name, least, most, items)
+    except UsageError as error:
+        raise Corrupt(f"{what}: {error.message}") from None
+
+
+def read_ranges(data: bytes, types: Sequence[str], *, what: str) -> tuple[SlotRange, ...]:
+    """Ranges as a person writes them: a JSON array of ``{name, least, most, items}`` for each slot.
+
+    Every key may be left out; numbers may be JSON integers. Raises ``UsageError``.
+    """
+    try:
+        value = canon.as_list(canon.parse_json(data, what=what), what=what)
+    except Corrupt as error:
+        raise UsageError(error.message, hint='e.g. [{"least": 1, "most": 100}]') from None
+    if len(value) != len(types):
+        raise UsageError(f"{what}: {len(value)} ranges for {len(types)} slots")
+    pairs = zip(types, value, strict=True)
+    return tuple(
+        _given_range(kind, item, what=f"{what}: slot {i}") for i, (kind, item) in enumerate(pairs)
+    )
+
+
+def _given_range(kind: str, value: Json, *, what: str) -> SlotRange:
+    if not isinstance(value, Mapping) or not set(value) <= {"name", "least", "most", "items"}:
+        raise UsageError(f"{what}: not an object of name, least, most, items")
+    items = value.get("items")
+    inner = element_types(kind)
+    if items is not None and len(inner) != 1:
+        raise UsageError(f"{what}: items of a slot of type {kind}")
+    name = value.get("name")
+    if name is not None and not isinstance(name, str):
+        raise UsageError(f"{what}: the name is not a string")
+    return SlotRange(
+        kind,
+        name,
+        _given_bound(value.get("least"), what),
+        _given_bound(value.get("most"), what),
+        None if items is None else _given_range(inner[0], items, what=f"{what} items"),
+    )
+
+
+def _given_bound(value: Json, what: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise UsageError(f"{what}: a bound is an integer or a literal in a string")
+
+
+def draw(slot: SlotRange, random: Random, *, edge: bool = False) -> Literal:
+    """A literal in the range; at one of its ends when ``edge``."""
+    return parse_literal(_raw(slot, random, edge))
+
+
+def _raw(slot: SlotRange, random: Random, edge: bool) -> str:
+    low, high = (parse_literal(text) for text in slot.bounds())
+    if edge and slot.type in NUMERIC | {"date"}:
+        ends = [text for text in slot.bounds() if parse_literal(text).type == slot.type]
+        if ends:
+            return random.choice(ends)
+    first, last = _rank(low), _rank(high)
+    if slot.type == "str":
+        return '"' + "".join(random.choices(_LETTERS, k=_length(first, last, random, edge))) + '"'
+    if slot.type.startswith("list["):
+        return _raw_list(slot, random, _length(first, last, random, edge))
+    if slot.type == "date":
+        return date.fromordinal(random.randint(int(first), int(last))).isoformat()
+    return _raw_number(slot.type, first, last, random)
+
+
+def _length(first: Fraction, last: Fraction, random: Random, edge: bool) -> int:
+    return int(random.choice((first, last))) if edge else random.randint(int(first), int(last))
+
+
+def _raw_list(slot: SlotRange, random: Random, length: int) -> str:
+    kinds = element_types(slot.type)
+    if not kinds:
+        return "[]"
+    ranges = [slot.items or SlotRange(kind) for kind in kinds]
+    chosen = [*ranges, *random.choices(ranges, k=max(0, length - len(ranges)))]
+    random.shuffle(chosen)
+    return "[" + ", ".join(_raw(item, random, False) for item in chosen) + "]"
+
+
+def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> str:
+    if kind == "int":
+        return str(random.randint(-int(-first // 1), int(last // 1)))
+    if kind == "fraction":
+        below = random.randint(2, _DENOMINATORS)
+        return f"{random.randint(-int(-first * below // 1), int(last * below // 1))}/{below}"
+    scale = 1 if kind == "decimal" else 100
+    hundredths = random.randint(int(first * scale * _PLACES), int(last * scale * _PLACES))
+    if kind == "percent":
+        return f"{hundredths // _PLACES}%"
+    return f"{Decimal(hundredths).scaleb(-2):f}"
+
+
+def plain(value: Value) -> object:
+    """A slot's value for JSON: exact, so a decimal, a fraction and a date are strings."""
+    if isinstance(value, tuple):
+        return tuple(plain(item) for item in value)
+    return value if isinstance(value, int) else str(value)
