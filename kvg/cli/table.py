@@ -7,8 +7,9 @@ from dataclasses import dataclass
 EVERYDAY = "everyday"
 UPKEEP = "naming and upkeep"
 TRUST = "trust and audit"
+FLYWHEEL = "flywheel"
 MEASURE = "measure"
-SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, MEASURE)
+SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, FLYWHEEL, MEASURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Verb:
 
 
 VERBS: tuple[Verb, ...] = (
-    Verb("init", EVERYDAY, "make a store", "init"),
+    Verb("init", EVERYDAY, "make a store", "init", dry_run=("init",)),
     Verb(
         "model",
         EVERYDAY,
@@ -41,6 +42,7 @@ VERBS: tuple[Verb, ...] = (
             ("show", "show one registered model"),
             ("default", "choose the model that is used without --model"),
         ),
+        dry_run=("add", "default"),
     ),
     Verb("deposit", EVERYDAY, "compute a text once, sign it and store it under a ref", "deposit"),
     Verb("ask", EVERYDAY, "graft a ref and answer a question", "ask"),
@@ -82,8 +84,20 @@ VERBS: tuple[Verb, ...] = (
             ("add", "trust a key in this store"),
             ("list", "list the trusted keys"),
         ),
+        dry_run=("add",),
     ),
     Verb("logits", TRUST, "compute raw logits and their digest, grafted or fresh", "logits"),
+    Verb(
+        "family",
+        FLYWHEEL,
+        "address problems by their exact structure",
+        "family",
+        subverbs=(
+            ("hash", "print the exact address of a problem"),
+            ("show", "show one family"),
+            ("list", "list the families that the store knows"),
+        ),
+    ),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
     Verb(
         "config",
@@ -95,6 +109,7 @@ VERBS: tuple[Verb, ...] = (
             ("set", "write a setting"),
             ("list", "list the settings"),
         ),
+        dry_run=("set",),
     ),
     Verb("completion", MEASURE, "print a shell's completion script", "completion"),
     Verb("version", MEASURE, "print the version", "version"),

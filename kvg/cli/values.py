@@ -65,3 +65,26 @@ def split_ref_and_files(words: list[str], *, has_source: bool) -> tuple[str | No
     if re.fullmatch(r"[a-z0-9_-]+", first):
         raise UsageError(f"{first}: a ref or a file?", hint=f"write ./{first} if it is a file")
     return None, words
+
+
+def problem_text(file: Path | None, text: str | None) -> str:
+    """A problem given by an option, in a file, or on standard input (``-``).
+
+    Raises ``UsageError`` unless it is given once.
+    """
+    from kvg import durable
+    from kvg.cli.invocation import stdin_bytes
+
+    if (file is None) == (text is None):
+        raise UsageError("give the problem as FILE, as - or with --text, once", hint="kvg help")
+    if file is None:
+        return text or ""
+    if str(file) == STDIN:
+        data = stdin_bytes()
+    else:
+        with durable.translated(file), open(file, "rb") as opened:
+            data = opened.read()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: not UTF-8 text") from None

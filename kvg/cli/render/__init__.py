@@ -68,6 +68,7 @@ _HOMES: dict[str, str] = {
     "difference": "artifacts",
     "diff-summary": "artifacts",
     "object": "artifacts",
+    "family": "flywheel",
     "finding": "findings",
     "verify-summary": "findings",
     "key": "keys",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
+    from kvg.flow.records.flywheel import FamilyEntry
     from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
@@ -37,6 +38,7 @@ _HOMES = {
     "Difference": "artifacts",
     "DoctorCheck": "models",
     "DoctorSummary": "models",
+    "FamilyEntry": "flywheel",
     "Finding": "findings",
     "Graft": "computed",
     "HelpText": "program",
@@ -73,6 +75,7 @@ __all__ = [
     "Difference",
     "DoctorCheck",
     "DoctorSummary",
+    "FamilyEntry",
     "Finding",
     "Graft",
     "HelpText",

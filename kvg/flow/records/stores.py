@@ -10,13 +10,16 @@ from kvg.flow.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Initialised(Record):
-    """A store; ``created`` is False when it was there already."""
+    """A store; ``created`` is False when it was there already.
+
+    ``origin`` names its log, None in a dry run of making one.
+    """
 
     type: ClassVar[str] = "store"
     path: str
     created: bool
     bare: bool
-    origin: str
+    origin: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""Renderers of families, gates, methods and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.words import brief, count
+from kvg.flow.records.flywheel import FamilyEntry
+
+
+def family(record: FamilyEntry, view: View) -> Iterator[str]:
+    yield f"{record.family}\n"
+    if not view.person and not view.verbose and record.explained is None:
+        return
+    yield f"  text        {record.text}\n"
+    if record.constraint is not None:
+        from kvg import canon
+
+        yield f"  constraint  {canon.encode(cast('canon.Json', record.constraint)).decode()}\n"
+    for number, slot in enumerate(record.slots):
+        raw = "" if slot["raw"] is None else f"  {slot['raw']}"
+        yield f"  slot {number:<6} {slot['type']}{raw}\n"
+    yield f"  seed form   {record.family_seed_hash}\n"
+    yield f"  stored      {count(len(record.methods), 'method')}, "
+    yield f"{count(len(record.artifacts), 'artifact')}\n"
+    for other in record.explained or ():
+        yield from _explained(other)
+
+
+def _explained(other: Mapping[str, object]) -> Iterator[str]:
+    parts = cast("tuple[Mapping[str, str], ...]", other["parts"])
+    yield f"{brief(cast('str', other['family']))}  {'differs' if parts else 'is the same'}\n"
+    for part in parts:
+        yield f"  {part['part']:<10}  {part['here'] or '-'}\n"
+        yield f"  {'there':<10}  {part['there'] or '-'}\n"
+
+
+RENDERERS = cast("dict[str, Renderer]", {"family": family})
