@@ -1,6 +1,33 @@
-"""Linear layers in row tiles of a fixed menu: K is walked the same way for every row."""
+"""Linear layers in row tiles that do not follow from the number of rows."""
 
-from kvg_kernels.linear.cpu import SMALL_TILE, TILES, linear
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from kvg_kernels.linear.cpu import SMALL_TILE, TILES
+from kvg_kernels.linear.cpu import linear as _on_cpu
 from kvg_kernels.linear.reference import linear_reference
 
 __all__ = ["SMALL_TILE", "TILES", "linear", "linear_reference"]
+
+
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    tiles: Sequence[int] = TILES,
+) -> torch.Tensor:
+    """``x @ weight.T + bias``, each row's bits independent of how many rows there are.
+
+    Shapes: x ``[..., K]``, weight ``[N, K]``, bias ``[N]`` or None; result ``[..., N]``, in x's
+    dtype. ``weight`` and ``bias`` must be contiguous and 64-byte aligned. ``tiles`` is the menu of
+    row tiles on a CPU; a GPU has one tile per dtype.
+    """
+    if x.is_cuda:
+        from kvg_kernels.linear.triton import linear as on_gpu
+
+        return on_gpu(x, weight, bias)
+    return _on_cpu(x, weight, bias, tiles=tiles)
