@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, chdir
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,17 +108,6 @@ def stdin_bytes() -> bytes:
     import sys
 
     return sys.stdin.buffer.read()
-
-
-def ask_secret(question: str) -> Callable[[], bytes]:
-    """A passphrase typed on the terminal, asked for when it is needed."""
-
-    def ask() -> bytes:
-        import getpass
-
-        return getpass.getpass(question).encode("utf-8")
-
-    return ask
 
 
 def _enter(stack: ExitStack, folder: Path) -> None:

@@ -219,7 +219,7 @@ PINNED = "store.log"
 """Pins the log of a store; not for editing."""
 
 
-def set_option(store: Store | None, user_config: Path, key: str, text: str) -> ConfigEntry:
+def set_option(store: Store | None, settings: Settings, key: str, text: str) -> ConfigEntry:
     """Write a setting into the store's configuration, or without a store into the user's.
 
     Raises ``UsageError`` on a key that means nothing and on a value that does not fit.
@@ -229,11 +229,10 @@ def set_option(store: Store | None, user_config: Path, key: str, text: str) -> C
 
     check_option(key, text)
     value = parse_value(text)
-    if store is not None:
-        store.config.set(key, value)
-        return ConfigEntry(key, value, "store", str(store.config.path))
-    Config(user_config).set(key, value)
-    return ConfigEntry(key, value, "user", str(user_config))
+    config = Config(settings.user_config) if store is None else store.config
+    if not settings.tell_dry_run():
+        config.set(key, value)
+    return ConfigEntry(key, value, "user" if store is None else "store", str(config.path))
 
 
 def check_option(key: str, text: str) -> None:
@@ -262,11 +261,25 @@ def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | Non
         return lambda: _first_line(_read_file(Path(env["KVG_PASSPHRASE_FILE"])))
     if env.get("KVG_PASSPHRASE_COMMAND"):
         return lambda: _passphrase_from_command(env["KVG_PASSPHRASE_COMMAND"])
-    if terminal.prompts:
-        from kvg.cli.invocation import ask_secret
+    return ask_passphrase if terminal.prompts else None
 
-        return ask_secret("passphrase: ")
-    return None
+
+def ask_passphrase() -> bytes:
+    """A passphrase typed on the terminal. Raises ``UsageError`` when there is none."""
+    import getpass
+
+    try:
+        return getpass.getpass("passphrase: ").encode("utf-8")
+    except EOFError:
+        raise UsageError("no passphrase was given") from None
+
+
+def ask_new_passphrase() -> bytes:
+    """A new passphrase typed twice. Raises ``UsageError`` when the two differ."""
+    first = ask_passphrase()
+    if ask_passphrase() != first:
+        raise UsageError("the two passphrases differ", hint="run it again")
+    return first
 
 
 def _passphrase_from_fd(text: str) -> bytes:

@@ -63,6 +63,8 @@ def _run(argv: list[str], given: Globals) -> int:
 
     from kvg.cli.group import PROGRAM, build_root
 
+    if argv and argv[0] == "--version":
+        argv = ["version", *argv[1:]]
     root = build_root()
     try:
         with root.make_context(PROGRAM, argv or ["--help"], obj=given) as ctx:

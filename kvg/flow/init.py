@@ -18,6 +18,9 @@ def init(settings: Settings, path: Path | None, *, bare: bool) -> Initialised:
     folder = settings.cwd / (path or settings.store_path or Path())
     root = folder if bare else folder / STORE_FOLDER
     created = not (root / "format").exists()
+    shown = root.relative_to(settings.cwd) if root.is_relative_to(settings.cwd) else root
+    if created and settings.tell_dry_run():
+        return Initialised(str(shown), created, bare, None)
     store = Store.init(
         folder,
         bare=bare,
@@ -25,5 +28,4 @@ def init(settings: Settings, path: Path | None, *, bare: bool) -> Initialised:
         lock_wait=settings.lock_wait,
         report=settings.report,
     )
-    shown = root.relative_to(settings.cwd) if root.is_relative_to(settings.cwd) else root
     return Initialised(str(shown), created, bare, store.log.origin)

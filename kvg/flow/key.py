@@ -16,21 +16,13 @@ if TYPE_CHECKING:
 Form = Literal["openssh", "pem", "note"]
 
 
-def new_key(settings: Settings, name: str, *, encrypted: bool) -> KeyEntry:
-    """Make a key; the store here trusts it if it trusts nobody yet.
+def new_key(settings: Settings, name: str, passphrase: bytes | None = None) -> KeyEntry:
+    """Make a key, encrypted with a ``passphrase``; a store here that trusts nobody yet trusts it.
 
-    ``encrypted`` asks the settings for a passphrase. Raises ``Conflict`` when the name is taken.
+    Raises ``Conflict`` when the name is taken.
     """
-    passphrase = None
-    if encrypted:
-        if settings.passphrase is None:
-            raise UsageError(
-                f"{name}: no passphrase to encrypt it with",
-                hint="set KVG_PASSPHRASE_FD, KVG_PASSPHRASE_FILE or KVG_PASSPHRASE_COMMAND",
-            )
-        passphrase = settings.passphrase()
-        if not passphrase:
-            raise UsageError(f"{name}: empty passphrase")
+    if passphrase == b"":
+        raise UsageError(f"{name}: empty passphrase")
     key = keyring_of(settings).new(name, passphrase)
     settings.report.notice(f"made signing key {key.public.keyid[:6]} in {tilde(settings.keys)}")
     _trust_if_first(settings, key)

@@ -55,5 +55,6 @@ def set_default_model(store: Store, settings: Settings, name: str) -> ModelEntry
     """Use ``name`` when no model is named. Raises ``NotFound``."""
     if name not in store.config.names(SECTION):
         raise NotFound(f"{name}: no such model", hint="kvg model list")
-    store.config.set(DEFAULT_KEY, name)
+    if not settings.tell_dry_run():
+        store.config.set(DEFAULT_KEY, name)
     return show_model(store, name)

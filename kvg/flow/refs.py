@@ -60,7 +60,7 @@ def pin(store: Store, settings: Settings, targets: Sequence[str], *, on: bool) -
         if changed and not settings.dry_run:
             store.set_pin(digest, on)
         yield Pinned(digest, on, changed)
-    _tell_dry_run(settings)
+    settings.tell_dry_run()
 
 
 def rev_parse(store: Store, names: Sequence[str]) -> Iterator[Name]:
@@ -80,13 +80,7 @@ def _current(store: Store, name: str) -> Digest:
 
 def _publish(store: Store, settings: Settings, moves: Sequence[RefMove]) -> int | None:
     """Move refs. Returns the log index of the first entry; None in a dry run or for nothing new."""
-    if settings.dry_run:
-        _tell_dry_run(settings)
+    if settings.tell_dry_run():
         return None
     published: Published = store.publish(moves)
     return published.entries[0][0] if published.entries else None
-
-
-def _tell_dry_run(settings: Settings) -> None:
-    if settings.dry_run:
-        settings.report.notice("dry run: nothing was changed")

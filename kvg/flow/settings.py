@@ -40,6 +40,12 @@ class Settings:
     dry_run: bool = False
     assume_yes: bool = False
 
+    def tell_dry_run(self) -> bool:
+        """Whether nothing is to be changed; the report is told so."""
+        if self.dry_run:
+            self.report.notice("dry run: nothing was changed")
+        return self.dry_run
+
     def __post_init__(self) -> None:
         if self.jobs < 1:
             raise UsageError(f"jobs {self.jobs}: less than 1")

@@ -32,10 +32,14 @@ def trust_add(
     """
     public = find_public(settings, given)
     wanted = tuple(roles) or (DEPOSITOR, PUBLISHER)
+    trust = store.trust
+    if settings.tell_dry_run():
+        return _entry(trust.with_key(public, wanted), public.keyid, settings)
     signers = [signing_key(settings, store, name) for name in (keys or (None,))]
-    known = store.trust.find(public.keyid)
+    trust = store.trust
+    known = trust.find(public.keyid)
     if known is None or not set(wanted) <= set(known.roles):
-        store.set_trust(sign_trust(store.trust.with_key(public, wanted), signers))
+        store.set_trust(sign_trust(trust.with_key(public, wanted), signers))
     return _entry(store.trust, public.keyid, settings)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvg import __version__
 from kvg.cli import man
 from kvg.cli.group import SubverbGroup, VerbCommand, build_root
 from kvg.cli.help import exit_code_rows
@@ -84,6 +85,11 @@ def test_global_options_stand_before_and_after_the_verb(kvg: Run, where: int) ->
     assert kvg(*argv).code == 0
     argv = ["version", "--json"] if where else ["--json", "version"]
     assert kvg(*argv).record["type"] == "version"
+
+
+def test_version_as_a_flag(kvg: Run) -> None:
+    assert kvg("--version").out == kvg("version").out
+    assert kvg("--version", "--json").record["version"] == __version__
 
 
 def test_run_as_if_started_elsewhere(kvg: Run) -> None:

@@ -22,6 +22,30 @@ def test_init_again_is_harmless(kvg: Run) -> None:
     assert bare["bare"] and bare["created"] and Path("depot/format").is_file()
 
 
+def test_dry_runs_change_nothing(stored: Stored, kvg: Run) -> None:
+    def state() -> list[tuple[str, bytes]]:
+        files = (path for path in Path(".").rglob("*") if path.is_file())
+        return sorted((str(path), path.read_bytes()) for path in files)
+
+    kvg("key", "new", "peer")
+    stored.store.config.set_table("model", "m", {"path": "/m", "fingerprint": stored.digest})
+    before = state()
+    for argv in (
+        ["init", "elsewhere"],
+        ["tag", "v1", "demo"],
+        ["mv", "demo", "v1"],
+        ["rm", "demo"],
+        ["pin", "demo"],
+        ["trust", "add", "peer"],
+        ["config", "set", "store.codec", "2"],
+        ["model", "default", "m"],
+    ):
+        result = kvg(*argv, "--dry-run")
+        assert result.code == 0 and "dry run: nothing was changed" in result.err, argv
+        assert state() == before, argv
+    assert kvg("reindex", "--dry-run").code == 2
+
+
 def test_first_key_of_a_store_is_trusted_and_says_so(kvg: Run) -> None:
     kvg("init")
     made = kvg("key", "new", "first")

@@ -44,7 +44,7 @@ def set_(
     from kvg.cli.layers import set_option
 
     run = invocation(ctx)
-    return set_option(None if user else run.store, run.settings.user_config, key, value)
+    return set_option(None if user else run.store, run.settings, key, value)
 
 
 def list_(

@@ -66,7 +66,10 @@ def show(
 
 
 def list_(ctx: typer.Context) -> Iterable[Record]:
-    """List the families that the store can answer or has artifacts for."""
+    """List the families that the store knows.
+
+    Those that it can answer, and those that it has artifacts for.
+    """
     from kvg.flow.family import list_families
 
     return list_families(invocation(ctx).store)

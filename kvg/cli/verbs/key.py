@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kvg.cli.invocation import invocation, stdin_bytes
+from kvg.errors import UsageError
 from kvg.flow.records import Record
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name, or its key id.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
@@ -28,7 +32,21 @@ def new(
     """
     from kvg.flow.key import new_key
 
-    return new_key(invocation(ctx).settings, name, encrypted=passphrase)
+    settings = invocation(ctx).settings
+    return new_key(settings, name, new_passphrase(name, settings) if passphrase else None)
+
+
+def new_passphrase(name: str, settings: Settings) -> bytes:
+    """A passphrase to encrypt a new key with; on a terminal it is typed twice."""
+    from kvg.cli.layers import ask_new_passphrase, ask_passphrase
+
+    source = settings.passphrase
+    if source is None:
+        raise UsageError(
+            f"{name}: no passphrase to encrypt it with",
+            hint="set KVG_PASSPHRASE_FD, KVG_PASSPHRASE_FILE or KVG_PASSPHRASE_COMMAND",
+        )
+    return ask_new_passphrase() if source is ask_passphrase else source()
 
 
 def list_(ctx: typer.Context) -> Iterable[Record]:
