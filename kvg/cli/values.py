@@ -60,10 +60,10 @@ def split_ref_and_files(words: list[str], *, has_source: bool) -> tuple[str | No
     if len(words) < 2:
         return None, words
     first = words[0]
-    if not Path(first).is_file():
+    if not Path(first).is_file() or (words[1:] == [f"./{first}"] or words[1:] == [first]):
         return first, words[1:]
     if re.fullmatch(r"[a-z0-9_-]+", first):
-        raise UsageError(f"{first}: a ref or a file?", hint=f"write ./{first} if it is a file")
+        raise UsageError(f"{first}: a ref or a file?", hint=f"write ./{first} for the file")
     return None, words
 
 
