@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvg.flow.model import default_model
-from kvg.flow.records.stores import Status
+from kvg.flow.records.status import Status
 
 if TYPE_CHECKING:
     from kvg.store import Store

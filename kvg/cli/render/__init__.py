@@ -56,7 +56,7 @@ _HOMES: dict[str, str] = {
     "help": "program",
     "setting": "program",
     "store": "stores",
-    "status": "stores",
+    "status": "status",
     "log-entry": "stores",
     "reindexed": "stores",
     "ref": "refs",

@@ -6,33 +6,13 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, columns, count, listed, when
-from kvg.flow.records.stores import Initialised, LogEntry, Reindexed, Status
+from kvg.cli.render.words import brief, count, when
+from kvg.flow.records.stores import Initialised, LogEntry, Reindexed
 
 
 def store(record: Initialised, view: View) -> Iterator[str]:
     word = "initialised" if record.created else "already there:"
     yield f"{word} {record.path}\n"
-
-
-def status(record: Status, view: View) -> Iterator[str]:
-    """One line; with ``-v`` all of it."""
-    remotes = "; ".join(record.remotes) or "no remote"
-    yield (
-        f"{count(record.refs, 'ref')}; {remotes}; model {record.model or 'none'}; "
-        f"gates required: {listed(record.require)}\n"
-    )
-    if view.verbose:
-        yield columns(
-            (
-                ("store", record.path),
-                ("artifacts", f"{record.artifacts:,}"),
-                ("log", f"{record.log_size:,} entries"),
-                ("origin", record.origin),
-                ("trusted keys", f"{record.keys}"),
-                ("models", f"{record.models}"),
-            )
-        )
 
 
 def log_entry(record: LogEntry, view: View) -> Iterator[str]:
@@ -63,5 +43,5 @@ def reindexed(record: Reindexed, view: View) -> Iterator[str]:
 
 RENDERERS = cast(
     "dict[str, Renderer]",
-    {"store": store, "status": status, "log-entry": log_entry, "reindexed": reindexed},
+    {"store": store, "log-entry": log_entry, "reindexed": reindexed},
 )

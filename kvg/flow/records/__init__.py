@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
-    from kvg.flow.records.stores import Initialised, LogEntry, Reindexed, Status
+    from kvg.flow.records.status import Status
+    from kvg.flow.records.stores import Initialised, LogEntry, Reindexed
 
 _HOMES = {
     "Artifact": "artifacts",
@@ -56,7 +57,7 @@ _HOMES = {
     "Reindexed": "stores",
     "Replay": "computed",
     "ReplaySummary": "computed",
-    "Status": "stores",
+    "Status": "status",
     "TextPiece": "computed",
     "TrustEntry": "keys",
     "VerifySummary": "findings",

@@ -23,23 +23,6 @@ class Initialised(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Record):
-    """The store at a glance."""
-
-    type: ClassVar[str] = "status"
-    path: str
-    origin: str
-    refs: int
-    artifacts: int
-    log_size: int
-    model: str | None
-    models: int
-    keys: int
-    remotes: tuple[str, ...]
-    require: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LogEntry(Record):
     """One entry of the store's log; what does not apply to its ``entry`` type is None."""
 

@@ -1,0 +1,25 @@
+"""The record of a store at a glance; alone, since it is asked for so often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvg.flow.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Record):
+    """The store at a glance."""
+
+    type: ClassVar[str] = "status"
+    path: str
+    origin: str
+    refs: int
+    artifacts: int
+    log_size: int
+    model: str | None
+    models: int
+    keys: int
+    remotes: tuple[str, ...]
+    require: tuple[str, ...]
