@@ -8,6 +8,7 @@ also after a loss of power; before it returns, the name holds what it held befor
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -20,11 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-Hook = Callable[[str, str], None]
-"""Called with the step's name (write, fsync, rename, mkdir, unlink, chmod) and the path."""
+Hook = Callable[[str, str], int | None]
+"""Called with the step's name (write, fsync, rename, mkdir, unlink, chmod, commit) and the path.
+
+What it gives back for a write is the most bytes that the system may take at once.
+"""
+
+PARTIAL = "partial"
+"""What the names of half-written files begin with."""
 
 _hook: Hook | None = None
 _counter = 0
+_shared: set[str] = set()
 
 
 def set_hook(hook: Hook | None) -> None:
@@ -33,10 +41,40 @@ def set_hook(hook: Hook | None) -> None:
     _hook = hook
 
 
-def step(name: str, path: Path | str) -> None:
-    """Announce one step to the hook."""
-    if _hook is not None:
-        _hook(name, os.fspath(path))
+def step(name: str, path: Path | str) -> int | None:
+    """Announce one step to the hook; returns what the hook says, None without one."""
+    return None if _hook is None else _hook(name, os.fspath(path))
+
+
+def share(root: Path) -> None:
+    """From here on this process lets the group read, and write, whatever it makes in ``root``."""
+    _shared.add(os.path.abspath(root))
+
+
+def is_shared(path: Path) -> bool:
+    """Whether ``path`` lies in a folder that is shared with the group."""
+    if not _shared:
+        return False
+    text = os.path.abspath(path)
+    return any(text == root or text.startswith(root + os.sep) for root in _shared)
+
+
+def mode_of(path: Path, mode: int) -> int:
+    """``mode``, with what its owner may do allowed to the group too where ``path`` is shared."""
+    return mode | (mode & 0o700) >> 3 if is_shared(path) else mode
+
+
+def open_to_group(path: Path) -> None:
+    """Give the group what the owner has, where ``path`` is shared and this user owns it."""
+    if not is_shared(path):
+        return
+    with translated(path):
+        found = os.stat(path, follow_symlinks=False)
+        wanted = found.st_mode & 0o7777
+        wanted |= (wanted & 0o700) >> 3 | (0o2000 if path.is_dir() else 0)
+        if wanted != found.st_mode & 0o7777 and found.st_uid == os.geteuid():
+            step("chmod", path)
+            os.chmod(path, wanted)
 
 
 @contextmanager
@@ -72,6 +110,7 @@ def make_dir(path: Path, *, mode: int = 0o777) -> None:
             os.mkdir(path, mode)
         except FileExistsError:
             return
+    open_to_group(path)
     sync_dir(path.parent)
 
 
@@ -92,8 +131,8 @@ def write_all(fd: int, parts: Iterable[Buffer], path: Path) -> int:
     for part in parts:
         view = memoryview(part).cast("B")
         while len(view):
-            step("write", path)
-            n = os.write(fd, view)
+            most = step("write", path)
+            n = os.write(fd, view if most is None else view[:most])
             view = view[n:]
             size_bytes += n
     return size_bytes
@@ -106,9 +145,7 @@ def temporary_name(folder: Path, label: str) -> Path:
     return folder / f"{label}.{os.getpid()}.{_counter}.{os.urandom(4).hex()}"
 
 
-def write_new(
-    path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0o444
-) -> int:
+def write_new(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0o444) -> int:
     """Write a file that nobody has yet: staged in ``staging``, synced, renamed to ``path``.
 
     The two must be on one file system. An existing ``path`` is replaced by the same bytes (callers
@@ -123,26 +160,66 @@ def replace(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0
 
 
 def _publish(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int) -> int:
-    partial = temporary_name(staging, "partial")
     make_dir(path.parent)
+    with translated(path):
+        fd, partial = claim(staging, PARTIAL)
     try:
         with translated(path):
-            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 size_bytes = write_all(fd, parts, path)
                 step("chmod", partial)
-                os.fchmod(fd, mode)
+                os.fchmod(fd, mode_of(path, mode))
                 step("fsync", partial)
                 os.fsync(fd)
+                step("rename", path)
+                os.rename(partial, path)
             finally:
                 os.close(fd)
-            step("rename", path)
-            os.rename(partial, path)
     except BaseException:
         _discard(partial)
         raise
     sync_dir(path.parent)
     return size_bytes
+
+
+def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
+    """A new file in ``folder``, open and flocked: as long as it is, its writer is at work.
+
+    Made again when a clean-up took it before it was flocked. Raises ``OSError``.
+    """
+    while True:
+        path = temporary_name(folder, label)
+        step("create", path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:
+                return fd, path
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:
+    """Remove a file made by ``claim`` if its writer has ended; returns its size, else None.
+
+    It is held flocked while it goes, so that a writer that has just made it makes another.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size_bytes = os.fstat(fd).st_size
+        if not dry_run:
+            remove(path)
+        return size_bytes
+    except BlockingIOError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def remove(path: Path) -> None:
@@ -153,6 +230,44 @@ def remove(path: Path) -> None:
             os.unlink(path)
         except FileNotFoundError:
             return
+    sync_dir(path.parent)
+
+
+def remove_all(paths: Iterable[Path]) -> None:
+    """Remove many files, then make it durable, once for each folder. Needs no space."""
+    folders: dict[Path, None] = {}
+    for path in paths:
+        with translated(path):
+            step("unlink", path)
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+        folders[path.parent] = None
+    for folder in folders:
+        sync_dir(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and what is in it; links are removed, never followed."""
+    with translated(folder):
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(folder / entry.name)
+            else:
+                step("unlink", entry.path)
+                os.unlink(entry.path)
+        step("unlink", folder)
+        os.rmdir(folder)
+
+
+def move(path: Path, target: Path) -> None:
+    """Rename ``path`` to ``target``, which nobody has, durably; needs no room for the bytes."""
+    make_dir(target.parent)
+    with translated(path):
+        step("rename", path)
+        os.rename(path, target)
+    sync_dir(target.parent)
     sync_dir(path.parent)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kvg.store.tables import Tables, WritableTables
 
 T = TypeVar("T")
-SCHEMA = "kvg.index/3"
+SCHEMA = "kvg.index/4"
 BATCH_ENTRIES = 2048
 _STATE = b"log"
 

@@ -72,6 +72,8 @@ class LmdbFile:
         with _translated(self.folder), self._environment.begin(write=True) as transaction:
             for name in t.FOLDED:
                 transaction.drop(self._tables[name], delete=False)
+            with durable.translated(self.folder):
+                durable.step("commit", self.folder)
 
     def close(self) -> None:
         self._environment.close()

@@ -201,6 +201,12 @@ class ObjectFolder:
         durable.remove(self.stored_path(digest))
         return size
 
+    def remove_all(self, digests: Sequence[Digest]) -> int:
+        """Remove objects, durably; returns the bytes freed. Only under the exclusive lock."""
+        size = sum(self.stored_size(digest) for digest in digests if self.has(digest))
+        durable.remove_all(self.stored_path(digest) for digest in digests)
+        return size
+
     def all(self) -> Iterator[Digest]:
         """Every object's digest, ascending. Names that are no objects are passed over."""
         for prefix in _sorted_names(self.folder):

@@ -103,20 +103,10 @@ def open_pending(objects: ObjectFolder, staging: Path) -> Iterator[Pending]:
 
 
 def _claim(folder: Path) -> tuple[int, Path]:
-    """A new flocked file in ``folder``; made again when gc took it before it was flocked."""
-    while True:
-        path = durable.temporary_name(folder, "roots")
-        with durable.translated(path):
-            durable.step("write", path)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                if os.fstat(fd).st_nlink:
-                    return fd, path
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
+    with durable.translated(folder):
+        fd, path = durable.claim(folder, "roots", mode=0o644)
+    durable.open_to_group(path)
+    return fd, path
 
 
 def live_roots(staging: Path) -> frozenset[Digest]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kvg.digest import Digest, short
-from kvg.errors import Conflict, Corrupt
+from kvg.digest import Digest, raw_of, short
+from kvg.errors import Conflict, Corrupt, NotFound
 from kvg.log.entry import (
     AttestationEntry,
     Entry,
@@ -86,12 +86,15 @@ def _entries(
 ) -> Iterator[Entry]:
     """The entries that make ``changes``; what is so already is left out."""
     values: dict[str, Digest | None] = {}
+    attested = {item.subject for item in changes if isinstance(item, AttestationEntry)}
     for change in changes:
         if isinstance(change, RefMove | RefEntry):
             found = _ref_entry(tables, values, change, now)
             if found is not None:
                 if found.digest is not None:
                     _check_there(store, found.digest, f"ref {found.name}")
+                    if found.digest not in attested:
+                        _check_not_forgotten(tables, found.digest, f"ref {found.name}")
                 values[found.name] = found.digest
                 yield found
         elif isinstance(change, AttestationEntry):
@@ -103,6 +106,7 @@ def _entries(
         elif isinstance(change, PinEntry):
             if change.on:
                 _check_there(store, change.digest, "pin")
+                _check_not_forgotten(tables, change.digest, "pin")
             if _is_pinned(tables, change.digest) != change.on:
                 yield change
         else:
@@ -136,6 +140,15 @@ def _is_pinned(tables: Tables, digest: Digest) -> bool:
 def _check_there(store: Store, digest: Digest, what: str) -> None:
     if not store.objects.has(digest):
         raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck")
+
+
+def _check_not_forgotten(tables: Tables, digest: Digest, what: str) -> None:
+    """An artifact that is being removed for good gets no name, however much of it is left."""
+    if tables.get(t.FORGOTTEN, raw_of(digest)) is not None:
+        raise NotFound(
+            f"{what}: the content of {short(digest)} was removed with kvg forget",
+            hint="deposit it again",
+        )
 
 
 def _name(digest: Digest | None) -> str:

@@ -110,7 +110,7 @@ def fold(
         case RevokeEntry(keyid=keyid, origin=origin, size=size):
             tables.put(t.REVOKED, sha256_bytes(f"{keyid}\n{origin}".encode()), _number(size))
         case ForgetEntry(digest=forgotten):
-            tables.put(t.FORGOTTEN, raw_of(forgotten), _number(index))
+            _fold_forget(tables, index, forgotten, read, claim)
         case PreregEntry(digest=expected):
             tables.put(t.PREREGISTERED, raw_of(expected), _number(index))
         case _:
@@ -133,6 +133,7 @@ def _fold_attestation(
     key = raw_of(subject) + _number(index)
     is_first = next(tables.scan(t.ATTESTATIONS, raw_of(subject)), None) is None
     tables.put(t.ATTESTATIONS, key, raw_of(envelope))
+    tables.delete(t.FORGOTTEN, raw_of(subject))
     if is_first:
         found = read(subject)
         if found is not None:
@@ -167,6 +168,41 @@ def _member(row: bytes) -> Member:
         raise Corrupt("index: members of a family are malformed", hint="kvg reindex")
     index = int.from_bytes(row[1 : 1 + POSITION_BYTES], "big")
     return Member(index, from_raw(row[1 + POSITION_BYTES :]), row[:1] == METHOD)
+
+
+def all_methods(tables: Tables) -> Iterator[Digest]:
+    """Every method that is listed for some family; one of several families more than once."""
+    for family in all_families(tables):
+        for member in family_members(tables, family):
+            if member.is_method:
+                yield member.digest
+
+
+def _fold_forget(
+    tables: WritableTables, index: int, digest: Digest, read: Reader, claim: ClaimReader
+) -> None:
+    """What was attested before counts no longer: an artifact deposited again begins anew."""
+    for key, envelope in list(tables.scan(t.ATTESTATIONS, raw_of(digest))):
+        tables.delete(t.ATTESTATIONS, key)
+        said = claim(from_raw(envelope))
+        if said is not None:
+            _drop_member(tables, said.family, digest)
+    found = read(digest)
+    if found is not None:
+        tables.delete(t.TOKENS, tokens_key(found[0]) + raw_of(digest))
+        for _, prefix in prefix_keys(*found):
+            tables.delete(t.PREFIXES, prefix + raw_of(digest))
+    tables.put(t.FORGOTTEN, raw_of(digest), _number(index))
+
+
+def _drop_member(tables: WritableTables, family: Digest, digest: Digest) -> None:
+    rows = tables.get(t.FAMILIES, raw_of(family)) or b""
+    listed = [rows[at : at + MEMBER_BYTES] for at in range(0, len(rows), MEMBER_BYTES)]
+    left = b"".join(row for row in listed if row[1 + POSITION_BYTES :] != raw_of(digest))
+    if left:
+        tables.put(t.FAMILIES, raw_of(family), left)
+    else:
+        tables.delete(t.FAMILIES, raw_of(family))
 
 
 def note_manifest(
@@ -279,6 +315,20 @@ def subjects(tables: Tables, prefix: bytes = b"") -> Iterator[Digest]:
 def listed(tables: Tables, table: str, key: bytes) -> tuple[Digest, ...]:
     """The artifacts listed under a 32-byte key of ``TOKENS`` or ``PREFIXES``."""
     return tuple(from_raw(row[32:]) for row, _ in tables.scan(table, key))
+
+
+def envelopes(tables: Tables) -> Iterator[tuple[Digest, Digest]]:
+    """(subject, envelope) of every attestation that counts, by subject."""
+    for key, value in tables.scan(t.ATTESTATIONS):
+        yield from_raw(key[:32]), from_raw(value)
+
+
+def once_named(tables: Tables) -> Iterator[Digest]:
+    """Every digest that some ref stands for or once stood for; some more than once."""
+    for key, raw in tables.scan(t.HISTORY):
+        move = _move(raw, key.decode("utf-8", "replace"))
+        if move.digest is not None:
+            yield move.digest
 
 
 def digests(tables: Tables, table: str) -> Iterator[tuple[Digest, int]]:

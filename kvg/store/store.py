@@ -292,14 +292,34 @@ class Store:
         """Every version of the trust file with the digest of the object that holds it."""
         return self.index.query(folded.trust_versions)
 
+    def logged_envelopes(self) -> tuple[tuple[Digest, Digest], ...]:
+        """(subject, envelope) of every attestation that counts."""
+        return self.index.query(lambda tables: tuple(folded.envelopes(tables)))
+
+    def once_named(self) -> frozenset[Digest]:
+        """Every digest that some ref stands for or once stood for."""
+        return self.index.query(lambda tables: frozenset(folded.once_named(tables)))
+
+    def methods(self) -> frozenset[Digest]:
+        """Every method that the log lists for a family."""
+        return self.index.query(lambda tables: frozenset(folded.all_methods(tables)))
+
+    def logged_roots(self) -> frozenset[Digest]:
+        """What the log keeps: refs, pins, methods, what was preregistered, every trust file."""
+        kept = {*self.refs().values(), *self.pins(), *self.methods(), *self.preregistered()}
+        kept.update(digest for _, digest in self.trust_versions())
+        return frozenset(kept)
+
+    def live_roots(self) -> frozenset[Digest]:
+        """What writers at work rely on. Call it under the exclusive lock before removing."""
+        return pending_roots.live_roots(self.staging)
+
     def roots(self) -> frozenset[Digest]:
-        """What gc marks from, beside the closure of it: refs, pins, trust files, live writers.
+        """What gc marks from, beside the closure of it: what the log keeps, and live writers.
 
         Call it under the exclusive lock when something is removed after it.
         """
-        kept = {*self.refs().values(), *self.pins(), *self.preregistered()}
-        kept.update(digest for _, digest in self.trust_versions())
-        return frozenset(kept | pending_roots.live_roots(self.staging))
+        return self.logged_roots() | self.live_roots()
 
     def find_tokens(
         self,

@@ -1,0 +1,233 @@
+"""Garbage collection: mark what the log and live writers need, then remove the rest.
+
+No clock decides anything. Rules:
+
+- what counts is read again under the exclusive lock before each small batch, so what a ref, a pin
+  or a writer took up meanwhile stays;
+- manifests go first, and durably, before anything they name: whoever still finds a manifest finds
+  all of it;
+- it writes nothing, so it works on a full disk; killed at any point, it is finished by the next;
+- an artifact that the log keeps and whose manifest can't be read stops it: nobody knows what that
+  one needs;
+- envelopes that count in the log stay: what was said of an artifact stays said.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, Incompatible
+from kvg.log.entry import AttestationEntry, parse_entry
+from kvg.store import pending
+from kvg.store.closure import attested, closure
+from kvg.store.marks import Marks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.store.store import Store
+
+BATCH = 64
+"""Objects that are removed in one holding of the exclusive lock."""
+
+INDEX_ASIDE = "index."
+"""What the names of index folders begin with that were moved out of the way."""
+
+LONGEST_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was removed, or in a dry run would be. Temporaries are files and folders in ``tmp``."""
+
+    objects: int
+    bytes: int
+    temporaries: int
+    temporary_bytes: int
+    kept: int
+
+
+def sweep(
+    store: Store,
+    *,
+    dry_run: bool = False,
+    batch: int = BATCH,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Swept:
+    """Remove every object that nothing needs, and what writers that ended left in ``tmp``.
+
+    ``advance`` is told how many objects were looked at. Raises ``Corrupt`` when something that the
+    log keeps can't be read, ``Conflict`` when the lock is not had.
+    """
+    reach = Reach(store)
+    if dry_run:
+        reach.look()
+        return _count(store, reach, advance)
+    objects = size = 0
+    for phase in (_manifests(store), store.objects.all()):
+        for candidates in _batches(phase, batch):
+            began = time.monotonic()
+            n_dead, n_bytes = _remove(store, reach, candidates)
+            advance(len(candidates))
+            objects, size = objects + n_dead, size + n_bytes
+            if n_dead:
+                _give_way(time.monotonic() - began)
+    temporaries, temporary_bytes = sweep_temporaries(store)
+    kept = sum(1 for _ in store.objects.all())
+    return Swept(objects, size, temporaries, temporary_bytes, kept)
+
+
+class Reach:
+    """What is reachable, as of the last look; it only grows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._marks = Marks(sum(1 for _ in store.objects.all()))
+        self._roots: set[Digest] = set()
+        self._expanded: set[Digest] = set()
+        self._refs: frozenset[Digest] = frozenset()
+        self._pins: frozenset[Digest] = frozenset()
+        self._methods: frozenset[Digest] = frozenset()
+        self._log_size = -1
+
+    def __contains__(self, digest: Digest) -> bool:
+        return digest in self._marks
+
+    def look(self) -> None:
+        """Take up what the log and the writers have come to need since the last look."""
+        store, size = self._store, self._store.log.size
+        roots = set(store.live_roots())
+        if size != self._log_size:
+            for envelope in self._new_envelopes(size):
+                self._marks.add(envelope)
+            self._refs = frozenset(store.refs().values())
+            self._pins, self._methods = store.pins(), store.methods()
+            roots |= store.logged_roots()
+            self._log_size = size
+        for root in roots - self._roots:
+            self._expand(root)
+            self._roots.add(root)
+
+    def _new_envelopes(self, size: int) -> Iterator[Digest]:
+        if self._log_size < 0:
+            for _, envelope in self._store.logged_envelopes():
+                yield envelope
+            return
+        for index, raw in enumerate(self._store.log.read(self._log_size, size), self._log_size):
+            entry = parse_entry(raw, what=f"log entry {index}")
+            if isinstance(entry, AttestationEntry):
+                yield entry.envelope
+
+    def _expand(self, root: Digest) -> None:
+        """Mark ``root`` and all it needs; what a statement names may be an artifact itself."""
+        waiting = [root]
+        while waiting:
+            digest = waiting.pop()
+            self._marks.add(digest)
+            if digest not in self._expanded and self._has_needs(digest):
+                self._expanded.add(digest)
+                waiting += self._mark_needs(digest)
+
+    def _has_needs(self, digest: Digest) -> bool:
+        """Whether the object is an artifact or a method: its kind comes from what names it."""
+        named = digest in self._refs or digest in self._pins
+        return named or bool(self._store.attestations(digest))
+
+    def _mark_needs(self, digest: Digest) -> tuple[Digest, ...]:
+        """Mark what ``digest`` needs; returns that which may need more."""
+        if digest in self._methods:
+            return attested(self._store, digest)
+        try:
+            found = closure(self._store, digest)
+        except (Corrupt, Incompatible) as error:
+            if digest in self._refs or self._is_pinned_artifact(digest):
+                raise Corrupt(
+                    f"{short(digest)}: cannot tell what it needs: {error.message}",
+                    hint="kvg fsck; nothing that it may need was removed",
+                ) from None
+            return attested(self._store, digest)
+        for needed in (*found.pages, found.manifest.tokens.digest, *found.envelopes):
+            self._marks.add(needed)
+        return found.resources
+
+    def _is_pinned_artifact(self, digest: Digest) -> bool:
+        return digest in self._pins and bool(self._store.attestations(digest))
+
+
+def _manifests(store: Store) -> Iterator[Digest]:
+    """What may be taken up again under its digest or an old value of a ref."""
+    subjects = chain(store.artifacts(), sorted(store.once_named()))
+    return (digest for digest in dict.fromkeys(subjects) if store.objects.has(digest))
+
+
+def _batches(digests: Iterable[Digest], most: int) -> Iterator[tuple[Digest, ...]]:
+    rest = iter(digests)
+    while batch := tuple(islice(rest, most)):
+        yield batch
+
+
+def _remove(store: Store, reach: Reach, candidates: Iterable[Digest]) -> tuple[int, int]:
+    """Remove those of ``candidates`` that nothing needs; returns how many, and their bytes."""
+    with store.lock.exclusive():
+        reach.look()
+        dead = [digest for digest in candidates if digest not in reach]
+        dead = [digest for digest in dead if store.objects.has(digest)]
+        return len(dead), store.objects.remove_all(dead)
+
+
+def _count(store: Store, reach: Reach, advance: Callable[[int], None]) -> Swept:
+    objects = size = kept = 0
+    for digest in store.objects.all():
+        advance(1)
+        if digest in reach:
+            kept += 1
+        else:
+            objects, size = objects + 1, size + store.objects.stored_size(digest)
+    temporaries, temporary_bytes = sweep_temporaries(store, dry_run=True)
+    return Swept(objects, size, temporaries, temporary_bytes, kept)
+
+
+def sweep_temporaries(store: Store, *, dry_run: bool = False) -> tuple[int, int]:
+    """Remove what writers that ended left in ``tmp``; returns how many, and their bytes.
+
+    Files of writers at work are flocked and stay, and what has a name of another kind is another's.
+    """
+    count = size = 0
+    with store.lock.exclusive():
+        for path in _entries(store.staging):
+            freed = _sweep_temporary(path, dry_run)
+            if freed is not None:
+                count, size = count + 1, size + freed
+        if not dry_run:
+            count += pending.remove_dead(store.staging)
+    return count, size
+
+
+def _sweep_temporary(path: Path, dry_run: bool) -> int | None:
+    if path.name.startswith(durable.PARTIAL + "."):
+        return durable.remove_abandoned(path, dry_run=dry_run)
+    if path.name.startswith(INDEX_ASIDE) and path.is_dir() and not path.is_symlink():
+        size = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(path))
+        if not dry_run:
+            durable.remove_tree(path)
+        return size
+    return None
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _give_way(seconds: float) -> None:
+    """Leave the lock free for as long as it was held, so that writers who wait get it."""
+    time.sleep(min(seconds, LONGEST_PAUSE_S))

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kvg import durable
+from kvg.digest import sha256, shake256
+from kvg.errors import Corrupt, NoSpace
+from kvg.log.entry import ForgetEntry, PreregEntry
+from kvg.objects.statement import Resource, TestResult
+from kvg.store import Store
+from kvg.store.closure import closure
+from kvg.store.marks import Marks
+from kvg.store.sweep import Swept, sweep
+from kvg.verify import VerifySummary, check_store, verify_artifact
+from tests import artifacts as a
+
+
+def whole(store: Store, made: a.Made) -> bool:
+    artifact = verify_artifact(store, made.digest)
+    return all(len(artifact.read_page(page)) for page in made.manifest.pages)
+
+
+def removed(store: Store, *, dry_run: bool = False) -> int:
+    found = sweep(store, dry_run=dry_run)
+    assert found.kept == sum(1 for _ in store.objects.all()) - (found.objects if dry_run else 0)
+    return found.objects
+
+
+def test_marks_hold_what_was_added_and_hardly_anything_else() -> None:
+    inside = [sha256(str(i).encode()) for i in range(3000)]
+    marks = Marks(len(inside))
+    for digest in inside:
+        marks.add(digest)
+    assert all(digest in marks for digest in inside)
+    assert not any(sha256(f"not {i}".encode()) in marks for i in range(3000))
+
+
+def test_nothing_that_a_ref_needs_goes(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    source = b"a source"
+    with store.pending() as pending:
+        for raw in (source, b"evidence", b"garbage"):
+            pending.put(raw)
+        gate = TestResult("PASSED", "test:unit", evidence=(Resource("log", sha256(b"evidence")),))
+        made = a.deposit(store, key, gates=[gate])
+    before = set(store.objects.all())
+    assert set(closure(store, made.digest).objects()) | {
+        digest for _, digest in store.trust_versions()
+    } == before - {sha256(b"garbage")}
+    assert removed(store, dry_run=True) == 1 and set(store.objects.all()) == before
+    assert removed(store) == 1 and removed(store) == 0
+    assert set(store.objects.all()) == before - {sha256(b"garbage")}
+    assert whole(store, made)
+
+
+def test_what_no_ref_names_goes_and_shared_pages_stay(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    one = a.deposit(store, key, ref="one", ids=range(20))
+    two = a.deposit(store, key, ref="two", ids=range(27))
+    store.set_ref("one", None)
+    assert removed(store) > 0
+    assert not store.objects.has(one.digest) and whole(store, two)
+    assert [type(x) for x in check_store(store)] == [VerifySummary]
+    again = a.deposit(store, key, ref="one", ids=range(20))
+    assert again.digest == one.digest and whole(store, again)
+
+
+def test_pins_preregistered_and_trust_files_stay(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    pinned = a.deposit(store, key, ref="x", ids=range(9))
+    store.set_pin(pinned.digest, True)
+    store.set_ref("x", None)
+    with store.pending() as pending:
+        expected = pending.put(b"expected").digest
+        store.publish([PreregEntry(a.NOW, expected), PreregEntry(a.NOW, sha256(b"not here"))])
+    assert removed(store) == 0
+    assert whole(store, pinned) and store.objects.has(expected) and store.trust.version == 1
+    store.set_pin(pinned.digest, False)
+    assert removed(store) > 0 and not store.objects.has(pinned.digest)
+
+
+def test_field_s09_what_a_writer_relies_on_stays(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    old = a.deposit(store, key, ref="old", ids=range(27))
+    store.set_ref("old", None)
+    with store.pending() as pending:
+        new, manifest = a.put_all(pending, range(20))
+        kept = [page.digest for page in manifest.pages if pending.keep(page.digest)]
+        assert removed(store) > 0
+        assert all(store.objects.has(digest) for digest in (new, *kept))
+        assert not store.objects.has(old.digest)
+    assert removed(store) > 0 and not store.objects.has(new)
+
+
+def test_field_s09_what_is_named_while_gc_runs_stays(tmp_path: Path) -> None:
+    """A ref is moved back to an old artifact between the mark and any step of the sweep."""
+    counted = set()
+    for at in range(40):
+        folder = tmp_path / str(at)
+        store, key = a.make_store(folder)
+        old = a.deposit(store, key, ref="r", ids=range(27))
+        store.set_ref("r", None)
+        other = Store.open(folder, keyring=a.make_keyring(folder))
+        seen = [0]
+
+        def interfere(
+            n: int,
+            seen: list[int] = seen,
+            at: int = at,
+            other: Store = other,
+            old: a.Made = old,
+        ) -> None:
+            seen[0] += 1
+            if seen[0] == at + 1:
+                try:
+                    other.set_ref("r", old.digest)
+                except Corrupt as error:
+                    assert "missing" in error.message
+
+        sweep(store, batch=1, advance=interfere)
+        counted.add("r" in store.refs())
+        if "r" in store.refs():
+            assert whole(store, old)
+        assert [type(x) for x in check_store(store)] == [VerifySummary]
+        if seen[0] <= at:
+            break
+    assert counted == {False}
+
+
+def test_a_ref_that_comes_before_its_manifest_went_keeps_all(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = [a.deposit(store, key, ref=f"r{i}", ids=range(i, i + 20)) for i in range(4)]
+    for i in range(4):
+        store.set_ref(f"r{i}", None)
+    first = []
+
+    def name_the_rest(n: int) -> None:
+        if not first:
+            first.append(n)
+            left = [x for x in made if store.objects.has(x.digest)]
+            assert len(left) == 3
+            for x in left:
+                store.set_ref(x.digest[7:17], x.digest)
+
+    sweep(store, batch=1, advance=name_the_rest)
+    kept = [x for x in made if store.objects.has(x.digest)]
+    assert len(kept) == 3 and all(whole(store, x) for x in kept)
+
+
+def test_field_s11_gc_asks_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    a.deposit(store, key, ref="demo", ids=range(9))
+    for path in (store.root / "objects").rglob("*"):
+        os.utime(path, (0, 2**33))
+    monkeypatch.setattr(time, "time", lambda: -1.0)
+    assert removed(store) > 0
+    assert not store.objects.has(made.digest)
+
+
+def test_field_s14_gc_works_on_a_full_disk(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key, ids=range(20))
+    kept = a.deposit(store, key, ids=range(100, 127))
+    (store.staging / "partial.1.1.aaaa").write_bytes(b"left")
+
+    def full(name: str, _path: str) -> None:
+        if name in ("write", "create", "mkdir", "rename", "commit", "chmod"):
+            raise OSError(28, "No space left on device")
+
+    durable.set_hook(full)
+    try:
+        with pytest.raises(NoSpace):
+            a.deposit(store, key, ids=range(9))
+        found = sweep(store)
+    finally:
+        durable.set_hook(None)
+    assert found.objects > 0 and found.bytes > 0 and found.temporaries == 1
+    assert whole(store, kept)
+
+
+def test_field_s31_a_killed_gc_is_finished_by_the_next(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key, ids=range(20))
+    kept = a.deposit(store, key, ids=range(100, 127))
+    total = removed(store, dry_run=True)
+    store.close()
+    pid = os.fork()
+    if pid == 0:
+        left = [5]
+
+        def kill(name: str, _path: str) -> None:
+            left[0] -= 1
+            if not left[0]:
+                os._exit(77)
+
+        durable.set_hook(kill)
+        sweep(Store.open(tmp_path), batch=1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 77
+    assert 0 < removed(store) < total
+    assert removed(store) == 0 and whole(store, kept)
+
+
+def test_field_s10_collectors_at_once_do_no_harm(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    for i in range(6):
+        a.deposit(store, key, ids=range(i, i + 20))
+    kept = a.deposit(store, key, ids=range(100, 127))
+    found: list[Swept] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(sweep(Store.open(tmp_path), batch=3)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3 and whole(store, kept) and removed(store) == 0
+
+
+def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    with store.pending() as pending:
+        kept = pending.put(b"at work").digest
+        fd, partial = durable.claim(store.staging, durable.PARTIAL)
+        (store.staging / "partial.99.1.dead").write_bytes(b"12345")
+        (store.staging / "pending" / "roots.99.1.dead").write_bytes(b"")
+        (store.staging / "index.99.1.dead").mkdir()
+        (store.staging / "index.99.1.dead" / "data.mdb").write_bytes(b"123")
+        (store.staging / "quarantine").mkdir()
+        found = sweep(store, dry_run=True)
+        assert (found.temporaries, found.temporary_bytes) == (2, 8)
+        found = sweep(store)
+        assert (found.temporaries, found.temporary_bytes) == (3, 8)
+        assert partial.exists() and store.objects.has(kept)
+        os.close(fd)
+    assert sweep(store).temporaries == 1
+    assert sorted(os.listdir(store.staging)) == ["pending", "quarantine"]
+
+
+def test_gc_stops_where_it_cannot_tell_what_is_needed(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    os.unlink(store.objects.stored_path(made.digest))
+    before = set(store.objects.all())
+    with pytest.raises(Corrupt, match="cannot tell what it needs"):
+        sweep(store)
+    assert set(store.objects.all()) == before
+    store.set_ref("demo", None)
+    assert removed(store) > 0
+
+
+def test_a_forgotten_artifact_gets_no_name_until_it_is_deposited_again(tmp_path: Path) -> None:
+    from kvg.errors import NotFound
+
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    store.publish([ForgetEntry(a.NOW, made.digest)])
+    assert store.attestations(made.digest) == () and made.digest in store.forgotten()
+    assert (
+        store.find_tokens(a.MODEL.fingerprint, sha256(b"an engine"), 8, made.manifest.tokens.digest)
+        == ()
+    )
+    for name in ("other",):
+        with pytest.raises(NotFound, match="forget"):
+            store.set_ref(name, made.digest)
+    with pytest.raises(NotFound, match="forget"):
+        store.set_pin(made.digest, True)
+    again = a.deposit(store, key)
+    assert again.digest == made.digest and store.forgotten() == frozenset()
+    assert whole(store, again) and len(store.attestations(made.digest)) == 1
+    store.reindex()
+    assert len(store.attestations(made.digest)) == 1 and store.forgotten() == frozenset()
+
+
+def test_garbage_of_many_batches(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    with store.pending() as pending:
+        for i in range(150):
+            pending.put(shake256(str(i).encode(), 50))
+    assert removed(store, dry_run=True) == 150
+    assert removed(store) == 150
