@@ -35,7 +35,7 @@ class BoundCache:
         self.starts = tuple(starts)
         self.counts = tuple(counts)
         self._whole = whole
-        self.seen: dict[int, tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+        self._given: list[tuple[torch.Tensor, int]] = []
 
     def update(
         self,
@@ -51,12 +51,20 @@ class BoundCache:
         ):
             state.write(layer_idx, start, key_states[row, :, :n], value_states[row, :, :n])
         if not self._whole:
+            self._given.append((key_states, layer_idx))
             return key_states, value_states
         state, end = self.states[0], self.starts[0] + self.counts[0]
         return (
             state.keys[layer_idx][:, :end].contiguous().unsqueeze(0),
             state.values[layer_idx][:, :end].contiguous().unsqueeze(0),
         )
+
+    def owner(self, keys: torch.Tensor, layer: int) -> int:
+        """The layer whose state ``keys`` are, as ``update`` returned them; ``layer`` at a loss.
+
+        A layer that shares the keys of another hands on the other's tensors.
+        """
+        return next((owner for given, owner in self._given if given is keys), layer)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.starts[0]
@@ -75,22 +83,16 @@ class BoundCache:
     def has_previous_state(self, layer_idx: int | None = None) -> bool:
         return False
 
-    def update_conv_state(self, *_: object, **__: object) -> NoReturn:
-        raise refuse_state("a convolution")
-
-    def update_recurrent_state(self, *_: object, **__: object) -> NoReturn:
-        raise refuse_state("a recurrence")
-
-    def update_indexer(self, *_: object, **__: object) -> NoReturn:
-        raise refuse_state("a sparse-attention index")
+    def __getattr__(self, name: str) -> NoReturn:
+        """Whatever else a model wants of its cache is state that pages cannot hold."""
+        raise UnknownState(
+            f"the model asks its cache for {name}: it keeps a state that is not keys and values",
+            hint="only models whose every layer is attention can be deposited",
+        )
 
 
-def refuse_state(kind: str) -> Incompatible:
-    """The error for a layer whose state is not keys and values."""
-    return Incompatible(
-        f"the model keeps the state of {kind}, which pages cannot hold yet",
-        hint="only models whose every layer is attention can be deposited",
-    )
+class UnknownState(Incompatible, AttributeError):
+    """A layer keeps something that pages cannot hold: a convolution, a recurrence, an index."""
 
 
 class ShapeProbe(BoundCache):
@@ -108,6 +110,7 @@ class ShapeProbe(BoundCache):
         *_: object,
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        self._given.append((key_states, layer_idx))
         self.shapes[layer_idx] = (
             key_states.shape[1],
             key_states.shape[-1],

@@ -6,6 +6,7 @@ views and copies, correctly rounded arithmetic, and reductions along a row of fi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable
 
 import torch
@@ -71,6 +72,17 @@ POINTWISE: frozenset[Hashable] = frozenset(
     | _named(functional, _POINTWISE_FUNCTIONS)
 )
 """Element-wise functions that are not correctly rounded: they run through ``pointwise``."""
+
+
+def calling_module() -> str:
+    """The class of the innermost model module on the stack: who called an operator."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, torch.nn.Module):
+            return type(owner).__name__
+        frame = frame.f_back
+    return "no module"
 
 
 def function_name(function: Callable[..., object]) -> str:

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
-from kvg.model.census import POINTWISE, ROW_WISE, function_name
+from kvg.model.census import POINTWISE, ROW_WISE, calling_module, function_name
+from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
 from kvg_kernels.alignment import aligned
 from kvg_kernels.attention import AttentionSpec, MaskCache, attention
 from kvg_kernels.linear import SMALL_TILE, linear
@@ -98,8 +100,8 @@ class _Operators(TorchFunctionMode):
         if func in _MATMULS:
             return _matmul(*args)
         raise Incompatible(
-            f"operator {function_name(func)}: not known to give a token the same bits in any "
-            "company",
+            f"operator {function_name(func)}, called by {calling_module()}: not known to give a "
+            "token the same bits in any company",
             hint="use --reference scheduled for this model",
         )
 
@@ -153,13 +155,13 @@ def attention_of_slots(
         raise Incompatible("attention with a mask of its own has no invariant form")
     if is_causal is False or getattr(module, "is_causal", True) is False:
         raise Incompatible(f"{type(module).__name__}: attention that looks ahead is not causal")
-    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    layer = execution.cache.owner(key, int(module.layer_idx))  # type: ignore[arg-type]
     spec = AttentionSpec(
         scale=query.shape[-1] ** -0.5 if scaling is None else float(scaling),
         window=sliding_window,
         softcap=softcap,
     )
-    execution.specs[layer] = spec
+    execution.specs.setdefault(layer, spec)
     if isinstance(execution.cache, ShapeProbe):
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
     with execution.own_operators():
@@ -185,4 +187,16 @@ def _swapped(query: torch.Tensor) -> tuple[int, int, int]:
     return batch, n_tokens, heads
 
 
+def experts_of_execution(
+    module: torch.nn.Module,
+    hidden_states: torch.Tensor,
+    top_k_index: torch.Tensor,
+    top_k_weights: torch.Tensor,
+) -> torch.Tensor:
+    """Experts as the transformers interface calls them, inside the running execution."""
+    own_operators = _running.get().own_operators
+    return experts_of_tokens(module, hidden_states, top_k_index, top_k_weights, own_operators)
+
+
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, attention_of_slots)
+ALL_EXPERTS_FUNCTIONS.register(EXPERTS_NAME, experts_of_execution)

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
+from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
 from kvg.model.invariant import ATTENTION_NAME, Execution, installed
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
@@ -83,8 +84,11 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     config = module.config.get_text_config()
     check_config(config.to_dict(), what=what)
     module.set_attn_implementation(ATTENTION_NAME)
+    use_invariant_experts(module, EXPERTS_NAME)
     layers = probe_layers(module, where)
     module.set_attn_implementation(attention)
+    if attention != ATTENTION_NAME:
+        use_invariant_experts(module, "eager")
     return LoadedModel(
         module=module,
         layers=layers,
@@ -121,6 +125,11 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
         raise Incompatible(
             f"{what}: layers of type {', '.join(unknown)} keep a state that pages cannot hold yet",
             hint="only models whose every layer is attention can be deposited",
+        )
+    if config.get("kv_lora_rank"):
+        raise Incompatible(
+            f"{what}: multi-head latent attention keeps compressed keys, which pages cannot hold yet",
+            hint="only models that cache keys and values can be deposited",
         )
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     for kind in sorted(_rotary_types(rotary) & LENGTH_DEPENDENT_ROTARY):
