@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import kvg_kernels.attention.cpu
-import kvg_kernels.attention.paged
-import kvg_kernels.attention.triton
-import kvg_kernels.bmm.cpu
-import kvg_kernels.bmm.triton
-import kvg_kernels.linear.cpu
-import kvg_kernels.linear.triton
-import kvg_kernels.pages.cpu
-import kvg_kernels.pages.triton
-import kvg_kernels.planes.cpu
-import kvg_kernels.planes.triton
-import kvg_kernels.rms_norm.cpu
-import kvg_kernels.rms_norm.triton
-import kvg_kernels.softmax.cpu
-import kvg_kernels.softmax.triton
 import pytest
 import torch
+
+from kvg.objects.manifest import Group
+from kvg.objects.page import tensor_spans
 from kvg_kernels import attention, bmm, linear, pages, planes, rms_norm, softmax
 from kvg_kernels.attention.triton import attention_tile
 from kvg_kernels.bmm import baddbmm_reference, bmm_reference
@@ -27,9 +15,6 @@ from kvg_kernels.planes import join_planes_reference, split_planes_reference
 from kvg_kernels.rms_norm import rms_norm_reference
 from kvg_kernels.softmax import softmax_reference
 from kvg_kernels.tiles import TILES
-
-from kvg.objects.manifest import Group
-from kvg.objects.page import tensor_spans
 from tests.kernels_triton import checks
 from tests.kernels_triton.checks import assert_bits, assert_close, sample
 
@@ -78,9 +63,10 @@ def test_attention_splits(dtype: torch.dtype) -> None:
     checks.check_attention_splits(attention.triton.attention, dtype)
 
 
-@pytest.mark.parametrize(("k_dim", "heads"), [(256, 2), (512, 2), (16, 32), (80, 6)])
+@pytest.mark.parametrize(("k_dim", "heads"), [(512, 2), (16, 16), (80, 6)])
 def test_attention_splits_of_other_heads(k_dim: int, heads: int) -> None:
-    checks.check_attention_splits(attention.triton.attention, torch.float16, k_dim, heads)
+    operator, spec = attention.triton.attention, "window and softcap"
+    checks.check_attention_splits(operator, torch.float16, k_dim=k_dim, heads=heads, specs=[spec])
 
 
 @both
@@ -100,10 +86,10 @@ def test_attention_of_heads_too_wide() -> None:
         attention_tile(4096, 64, 2)
 
 
-@pytest.mark.parametrize("page_tokens", [64, 256])
 @both
 @dtypes
-def test_paged_attention(form: str, dtype: torch.dtype, page_tokens: int) -> None:
+def test_paged_attention(form: str, dtype: torch.dtype) -> None:
+    page_tokens = 256 if dtype is torch.float16 else 64
     layout = PageLayout(n_layers=2, kv_heads=2, page_tokens=page_tokens, k_dim=16, v_dim=24)
     scatter = pages.page_scatter
     if form == "cpu":

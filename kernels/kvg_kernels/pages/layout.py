@@ -68,9 +68,8 @@ class PageLayout:
 def check_pool(pool: torch.Tensor, slot: int, layout: PageLayout) -> None:
     """Raise ``ValueError`` unless ``pool`` ``[n_slots, slot_elements]`` has that slot."""
     if pool.dim() != 2 or pool.shape[1] != layout.slot_elements or not pool.is_contiguous():
-        raise ValueError(
-            f"pool of shape {tuple(pool.shape)}: a contiguous [slots, {layout.slot_elements}] is due"
-        )
+        due = f"[slots, {layout.slot_elements}]"
+        raise ValueError(f"pool of shape {tuple(pool.shape)}: a contiguous {due} is due")
     if not 0 <= slot < pool.shape[0]:
         raise ValueError(f"slot {slot}: the pool has {pool.shape[0]}")
 
