@@ -95,7 +95,7 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("hash", "print the exact address of a problem"),
             ("show", "show one family"),
-            ("list", "list the families that the store knows"),
+            ("list", "list the families that the store can answer or has artifacts for"),
         ),
     ),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),

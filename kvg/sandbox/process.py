@@ -1,0 +1,240 @@
+"""One call: start it, watch it, end it. Nothing of it is left when ``run`` returns."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kvg import durable
+from kvg.errors import GateFailed, UsageError
+from kvg.sandbox.enclosure import HINT, Enclosure, environment
+from kvg.sandbox.limits import Limits
+from kvg.sandbox.outcome import Outcome, limit_met
+
+LOOK_S: Final = 0.02
+"""How often the processes of a call are looked at."""
+
+_PRLIMIT: Final = "/usr/bin/prlimit"
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_CHUNK_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run: a command, in a folder that holds ``files`` (plain names), with ``stdin``.
+
+    ``readable`` are paths of the host that it may read; ``hidden`` it may not, whatever it may.
+    """
+
+    argv: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    stdin: bytes = b""
+    readable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name in self.files:
+            if name in ("", ".", "..") or "/" in name or "\0" in name:
+                raise UsageError(f"file {name!r}: not a plain name")
+
+
+def run(job: Job, enclosure: Enclosure) -> Outcome:
+    """Run ``job`` in a fresh ``enclosure`` and wait for its end, or end it at a limit.
+
+    Raises ``GateFailed`` when the enclosure itself can't be set up.
+    """
+    with ExitStack() as stack:
+        if enclosure.program is None:
+            argv, folder, fds = stack.enter_context(_plain(job))
+        else:
+            argv, folder, fds = stack.enter_context(_enclosed(job, enclosure))
+        stdin = stack.enter_context(_memory_file("stdin", job.stdin))
+        process = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=fds,
+            cwd=folder,
+            env=environment(),
+            start_new_session=True,
+        )
+        outcome = _Watch(process, job.limits, enclosure).wait()
+    if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
+        said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
+        raise GateFailed(f"no sandbox: {said}", hint=HINT)
+    return outcome
+
+
+@contextmanager
+def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[list[str], str, list[int]]]:
+    with ExitStack() as stack:
+        fds = {
+            name: stack.enter_context(_memory_file(name, data)) for name, data in job.files.items()
+        }
+        argv = [
+            *enclosure.argv(
+                readable=job.readable, hidden=job.hidden, tmp_bytes=job.limits.file_bytes
+            )
+        ]
+        for name, fd in fds.items():
+            argv += ["--perms", "0555", "--ro-bind-data", str(fd), f"/tmp/{name}"]
+        argv += ["--chdir", "/tmp", "--remount-ro", "/", "--", *enclosure.inner_argv()]
+        yield [*argv, _PRLIMIT, *job.limits.argv(), *job.argv], "/", list(fds.values())
+
+
+@contextmanager
+def _plain(job: Job) -> Iterator[tuple[list[str], str, list[int]]]:
+    with tempfile.TemporaryDirectory(prefix="kvg-") as folder:
+        for name, data in job.files.items():
+            durable.replace(Path(folder, name), [data], staging=Path(folder))
+        yield [_PRLIMIT, *job.limits.argv(), *job.argv], folder, []
+
+
+@contextmanager
+def _memory_file(name: str, data: bytes) -> Iterator[int]:
+    fd = os.memfd_create(name[:200], os.MFD_CLOEXEC)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class _Watch:
+    """Reads what a process prints, looks at what it uses, and kills all of it at a limit."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], limits: Limits, enclosure: Enclosure
+    ) -> None:
+        self._process = process
+        self._limits = limits
+        self._enclosure = enclosure
+        self._began = time.monotonic()
+        self._kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+
+    def wait(self) -> Outcome:
+        stopped = None
+        try:
+            stopped = self._read()
+        finally:
+            self._kill()
+        status = self._process.wait()
+        stdout, stderr = (bytes(self._kept[name]) for name in ("stdout", "stderr"))
+        return Outcome(
+            status,
+            stdout,
+            stderr,
+            stopped or limit_met(status, stderr),
+            time.monotonic() - self._began,
+            self._enclosure.name,
+        )
+
+    def _read(self) -> str | None:
+        """Read to the end of both streams; the name of the limit when one was met before."""
+        with selectors.DefaultSelector() as selector:
+            for name, stream in (
+                ("stdout", self._process.stdout),
+                ("stderr", self._process.stderr),
+            ):
+                if stream is not None:
+                    selector.register(stream.fileno(), selectors.EVENT_READ, name)
+            looked = self._began
+            while selector.get_map():
+                for key, _ in selector.select(LOOK_S):
+                    if not self._take(key.fd, key.data):
+                        selector.unregister(key.fd)
+                now = time.monotonic()
+                if sum(map(len, self._kept.values())) >= self._limits.output_bytes:
+                    return "output"
+                if now - self._began > self._limits.wall_s:
+                    return "time"
+                if now - looked >= LOOK_S:
+                    looked = now
+                    over = self._over()
+                    if over is not None:
+                        return over
+        return self._wait_end()
+
+    def _wait_end(self) -> str | None:
+        """Wait for a process that has closed its streams."""
+        left = self._limits.wall_s - (time.monotonic() - self._began)
+        try:
+            self._process.wait(max(left, LOOK_S))
+        except subprocess.TimeoutExpired:
+            return "time"
+        return None
+
+    def _take(self, stream: int, name: str) -> bool:
+        """Keep what can be read now, up to the limit; False at the end."""
+        data = os.read(stream, _CHUNK_BYTES)
+        room = self._limits.output_bytes - sum(map(len, self._kept.values()))
+        self._kept[name] += data[: max(room, 0)]
+        return bool(data)
+
+    def _over(self) -> str | None:
+        n_processes, memory_bytes = _usage(self._process.pid)
+        if memory_bytes > self._limits.memory_bytes:
+            return "memory"
+        return "processes" if n_processes > self._limits.processes else None
+
+    def _kill(self) -> None:
+        """End every process of the call. The enclosure's end is the end of all inside it."""
+        if self._enclosure.program is None:
+            try:
+                os.killpg(self._process.pid, 9)
+            except ProcessLookupError:
+                pass
+        else:
+            self._process.kill()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _usage(pid: int) -> tuple[int, int]:
+    """How many processes there are under ``pid``, itself not counted, and their memory."""
+    n_processes, memory_bytes = 0, 0
+    waiting = [str(pid)]
+    while waiting:
+        parent = waiting.pop()
+        children = list(_children(parent))
+        n_processes += len(children)
+        memory_bytes += sum(_resident(child) for child in children)
+        waiting += children
+    return n_processes, memory_bytes
+
+
+def _children(pid: str) -> Iterator[str]:
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                yield from file.read().split()
+    except OSError:
+        return
+
+
+def _resident(pid: str) -> int:
+    """Memory in use. Pages that several processes share count for each."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def python_argv(script: str, *arguments: str) -> tuple[str, ...]:
+    """This Python on a script, without the user's own packages and settings."""
+    return (sys.executable, "-I", "-B", script, *arguments)
