@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 import pytest
 import torch
 
 from kvg.objects.manifest import Group
 from kvg.objects.page import tensor_spans
-from kvg_kernels import attention, bmm, linear, pages, planes, rms_norm, softmax
+from kvg_kernels import pages, planes
 from kvg_kernels.attention.triton import attention_tile
 from kvg_kernels.bmm import baddbmm_reference, bmm_reference
 from kvg_kernels.pages import PageLayout, page_gather_reference, page_scatter_reference
@@ -18,6 +21,12 @@ from kvg_kernels.tiles import TILES
 from tests.kernels_triton import checks
 from tests.kernels_triton.checks import assert_bits, assert_close, sample
 
+
+def form_of(operator: str, form: str) -> ModuleType:
+    return importlib.import_module(f"kvg_kernels.{operator}.{form}")
+
+
+TRITON = {name: form_of(name, "triton") for name in ("linear", "attention")}
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 both = pytest.mark.parametrize("form", ["cpu", "triton"])
@@ -25,29 +34,29 @@ both = pytest.mark.parametrize("form", ["cpu", "triton"])
 
 @dtypes
 def test_linear_rows(dtype: torch.dtype) -> None:
-    checks.check_linear_rows(linear.triton.linear, dtype)
+    checks.check_linear_rows(TRITON["linear"].linear, dtype)
 
 
 @both
 @dtypes
 def test_linear_close_to_float64(form: str, dtype: torch.dtype) -> None:
-    checks.check_linear_close(getattr(linear, form).linear, dtype)
+    checks.check_linear_close(form_of("linear", form).linear, dtype)
 
 
 @dtypes
 def test_linear_order(dtype: torch.dtype) -> None:
-    checks.check_linear_order(linear.triton.linear, TILES[dtype].depth, dtype)
+    checks.check_linear_order(TRITON["linear"].linear, TILES[dtype].depth, dtype)
 
 
 def test_linear_of_a_dtype_without_a_tile() -> None:
     with pytest.raises(TypeError, match="no product tile"):
-        linear.triton.linear(sample(2, 2).double(), sample(2, 2).double())
+        TRITON["linear"].linear(sample(2, 2).double(), sample(2, 2).double())
 
 
 @both
 @dtypes
 def test_bmm(form: str, dtype: torch.dtype) -> None:
-    module = getattr(bmm, form)
+    module = form_of("bmm", form)
     checks.check_bmm(module.bmm, module.baddbmm, dtype)
 
 
@@ -60,25 +69,25 @@ def test_bmm_reference() -> None:
 
 @dtypes
 def test_attention_splits(dtype: torch.dtype) -> None:
-    checks.check_attention_splits(attention.triton.attention, dtype)
+    checks.check_attention_splits(TRITON["attention"].attention, dtype)
 
 
 @pytest.mark.parametrize(("k_dim", "heads"), [(512, 2), (16, 16), (80, 6)])
 def test_attention_splits_of_other_heads(k_dim: int, heads: int) -> None:
-    operator, spec = attention.triton.attention, "window and softcap"
+    operator, spec = TRITON["attention"].attention, "window and softcap"
     checks.check_attention_splits(operator, torch.float16, k_dim=k_dim, heads=heads, specs=[spec])
 
 
 @both
 @dtypes
 def test_attention_close_to_float64(form: str, dtype: torch.dtype) -> None:
-    checks.check_attention_close(getattr(attention, form).attention, dtype)
+    checks.check_attention_close(form_of("attention", form).attention, dtype)
 
 
 @dtypes
 def test_attention_order(dtype: torch.dtype) -> None:
     tile = attention_tile(16, 16, dtype.itemsize).keys
-    checks.check_attention_order(attention.triton.attention, tile, dtype)
+    checks.check_attention_order(TRITON["attention"].attention, tile, dtype)
 
 
 def test_attention_of_heads_too_wide() -> None:
@@ -93,17 +102,18 @@ def test_paged_attention(form: str, dtype: torch.dtype) -> None:
     layout = PageLayout(n_layers=2, kv_heads=2, page_tokens=page_tokens, k_dim=16, v_dim=24)
     scatter = pages.page_scatter
     if form == "cpu":
+        cpu = form_of("attention", "cpu")
         checks.check_paged(
-            attention.paged.paged_attention, attention.cpu.attention, scatter, layout, dtype
+            form_of("attention", "paged").paged_attention, cpu.attention, scatter, layout, dtype
         )
     else:
-        triton = attention.triton
+        triton = TRITON["attention"]
         checks.check_paged(triton.paged_attention, triton.attention, scatter, layout, dtype)
 
 
 @pytest.mark.parametrize("form", ["cpu", "triton"])
 def test_paged_attention_refuses(form: str) -> None:
-    module = attention.paged if form == "cpu" else attention.triton
+    module = form_of("attention", "paged" if form == "cpu" else form)
     layout = PageLayout(n_layers=1, kv_heads=1, page_tokens=64, k_dim=16, v_dim=16)
     pool, query, table = (
         torch.zeros(2, layout.slot_elements),
@@ -127,7 +137,7 @@ def test_paged_attention_refuses(form: str) -> None:
 @dtypes
 @pytest.mark.parametrize("size", [1, 64, 576, 1000])
 def test_rms_norm(form: str, dtype: torch.dtype, size: int) -> None:
-    operator = getattr(rms_norm, form).rms_norm
+    operator = form_of("rms_norm", form).rms_norm
     x, weight = sample(9, size, dtype=dtype) * 3, sample(size, dtype=dtype, seed=1)
     for scale in (weight, None):
         got = checks.check_rows(lambda rows, w=scale: operator(rows, w, 1e-6), x)
@@ -139,7 +149,7 @@ def test_rms_norm(form: str, dtype: torch.dtype, size: int) -> None:
 @dtypes
 @pytest.mark.parametrize("size", [1, 64, 1025, 2500])
 def test_softmax(form: str, dtype: torch.dtype, size: int) -> None:
-    operator = getattr(softmax, form).softmax
+    operator = form_of("softmax", form).softmax
     x = sample(7, size, dtype=dtype) * 8
     got = checks.check_rows(operator, x)
     assert_close(got, softmax_reference(x.double()), dtype)
@@ -155,7 +165,7 @@ def test_softmax(form: str, dtype: torch.dtype, size: int) -> None:
 @dtypes
 @pytest.mark.parametrize("n_tokens", [1, 5, 8])
 def test_pages(form: str, dtype: torch.dtype, n_tokens: int) -> None:
-    module = getattr(pages, form)
+    module = form_of("pages", form)
     layout = PageLayout(n_layers=3, kv_heads=2, page_tokens=8, k_dim=6, v_dim=300)
     bits = torch.arange(layout.page_elements(n_tokens), dtype=torch.int64) * 2654435761
     page = bits.to(torch.int32 if dtype.itemsize == 4 else torch.int16).view(dtype)
@@ -195,7 +205,7 @@ def test_pages_refuse_what_does_not_fit() -> None:
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 @pytest.mark.parametrize("size", [0, 1, 7, 2051, 9000])
 def test_planes(form: str, count: int, size: int) -> None:
-    module = getattr(planes, form)
+    module = form_of("planes", form)
     raw = (torch.arange(size) * 37 % 251).to(torch.uint8)
     split = module.split_planes(raw, count)
     for got, expected in zip(split, split_planes_reference(raw, count), strict=True):
