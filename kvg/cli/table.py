@@ -61,6 +61,8 @@ VERBS: tuple[Verb, ...] = (
     Verb("unpin", UPKEEP, "let a pinned artifact go", "unpin", dry_run=("unpin",)),
     Verb("rev-parse", UPKEEP, "print the digest a name stands for", "rev_parse"),
     Verb("cat", UPKEEP, "write an object's bytes, verified, to stdout", "cat"),
+    Verb("gc", UPKEEP, "remove what nothing needs any more", "gc", dry_run=("gc",)),
+    Verb("fsck", UPKEEP, "check every file of the store against every other", "fsck"),
     Verb("reindex", UPKEEP, "rebuild the index from the files", "reindex"),
     Verb(
         "key",

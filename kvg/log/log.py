@@ -211,17 +211,32 @@ class Log:
 
         Raises ``Corrupt`` naming the first file that is wrong. Constant memory.
         """
+        for fault in self.faults():
+            raise fault
+
+    def faults(self) -> Iterator[Corrupt]:
+        """As ``check``, but goes on: every file that is wrong, named, in the order of the log."""
         frontier, view = merkle.Frontier(), self._tiles
-        view.edge()
+        try:
+            view.edge()
+        except Corrupt as error:
+            yield error
+            return
+        is_whole = True
         for bundle in range(-(-self.size // WIDTH)):
-            entries = view.bundle(bundle)
+            try:
+                entries = view.bundle(bundle)
+            except Corrupt as error:
+                is_whole = False
+                yield error
+                continue
             for entry in entries:
                 frontier.append(merkle.leaf_hash(entry))
-            view.check_partial_bundles(bundle, entries)
-        if frontier.root() != self.root:
-            raise Corrupt(f"log {self.folder}: {CHECKPOINT}: not the root of its entries")
+            yield from view.partial_bundle_faults(bundle, entries)
+        if is_whole and frontier.root() != self.root:
+            yield Corrupt(f"log {self.folder}: {CHECKPOINT}: not the root of its entries")
         for level, index in _all_tiles(self.size):
-            view.check_partials(level, index)
+            yield from view.partial_faults(level, index)
 
     def _open(self, note: bytes) -> Checkpoint:
         what = f"log {self.folder}: {CHECKPOINT}"

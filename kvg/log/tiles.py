@@ -204,26 +204,30 @@ class Tiles:
                 )
         return entries[: len(leaves)]
 
-    def check_partials(self, level: int, index: int) -> None:
-        """Raise ``Corrupt`` naming a partial tile that older readers need and that is wrong."""
-        hashes = self.tile(level, index)
+    def partial_faults(self, level: int, index: int) -> Iterator[Corrupt]:
+        """What is wrong with the partial tiles of a name, which older readers need."""
+        try:
+            hashes = self.tile(level, index)
+        except Corrupt as error:
+            yield error
+            return
         name = tile_name(level, index)
         for width in self.source.widths(name):
             wanted = hashes[: width * HASH_SIZE]
             if len(wanted) == width * HASH_SIZE:
-                self._check_same(file_name(name, width), wanted)
+                yield from self._differs(file_name(name, width), wanted)
 
-    def check_partial_bundles(self, index: int, entries: Sequence[bytes]) -> None:
-        """As ``check_partials``, for the bundle ``index`` that holds ``entries``."""
+    def partial_bundle_faults(self, index: int, entries: Sequence[bytes]) -> Iterator[Corrupt]:
+        """As ``partial_faults``, for the bundle ``index`` that holds ``entries``."""
         name = bundle_name(index)
         for width in self.source.widths(name):
             if width <= len(entries):
-                self._check_same(file_name(name, width), encode_bundle(entries[:width]))
+                yield from self._differs(file_name(name, width), encode_bundle(entries[:width]))
 
-    def _check_same(self, name: str, wanted: bytes) -> None:
+    def _differs(self, name: str, wanted: bytes) -> Iterator[Corrupt]:
         found = self.source.read(name, len(wanted))
         if found is not None and found != wanted:
-            raise Corrupt(f"{self._what(name)}: not what it was", hint="kvg fsck")
+            yield Corrupt(f"{self._what(name)}: not what it was", hint="kvg fsck")
 
     def _read_edge(self) -> tuple[bytes, ...]:
         edge: list[bytes] = []

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kvg import canon, durable
+from kvg.digest import from_raw
 from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace
 from kvg.log.entry import parse_entry
 from kvg.store import tables as t
 from kvg.store.lmdb_file import (
+    DATA_FILE,
     BrokenIndex,
     LmdbFile,
     UnwritableIndex,
     check_file,
     close_file,
     open_file,
+    verify_file,
 )
 from kvg.store.refs import ClaimReader, Reader, fold, no_claim
 from kvg.store.tables import MemoryTables
@@ -68,13 +71,14 @@ class Index:
         self._read = read
         self._claim = claim
         self._memory: tuple[State, MemoryTables] | None = None
+        self._is_distrusted = False
 
     def query(self, ask: Callable[[Tables], T]) -> T:
         """What ``ask`` answers on one consistent, up-to-date view; it may be asked twice.
 
         Raises what reading the log raises: ``Corrupt``, ``Untrusted``.
         """
-        for _ in range(2):
+        for _ in range(0 if self._is_distrusted else 2):
             try:
                 file = open_file(self.folder)
                 self._catch_up(file)
@@ -97,12 +101,16 @@ class Index:
             return False
         return True
 
-    def rebuild(self) -> State:
+    def rebuild(self, *, anew: bool = False) -> State:
         """Recompute every table from the log and the objects; returns up to where.
 
-        Raises ``Corrupt``, ``Untrusted``, ``NoSpace``, ``Conflict``.
+        ``anew``: in a new file, whatever the old one is like. Raises ``Corrupt``, ``Untrusted``,
+        ``NoSpace``, ``Conflict``.
         """
         with self._lock.exclusive():
+            if anew:
+                self._move_aside()
+            self._is_distrusted = False
             try:
                 file = open_file(self.folder)
                 file.drop_folded()
@@ -209,12 +217,72 @@ class Index:
                 os.unlink(aside / name)
             os.rmdir(aside)
 
+    def distrust(self) -> None:
+        """Answer from a fold in memory from here on, until the file is rebuilt."""
+        self._is_distrusted = True
+
+    def structure_faults(self) -> tuple[str, ...]:
+        """What is wrong with the file as such, looked at without mapping it; none when sound.
+
+        A file that is not there is none to find fault with. Raises ``Conflict``.
+        """
+        path = self.folder / DATA_FILE
+        if not path.exists():
+            return ()
+        with self._lock.exclusive():
+            for last_try in (False, True):  # a cache may be written to without the lock
+                found = _structure_faults(path)
+                if last_try or not found:
+                    break
+        return found
+
+    def differences(self) -> tuple[str, ...]:
+        """Where the tables on disk say other than the log and the objects; none when they agree.
+
+        Computes all tables anew in memory. Raises what reading the log raises.
+        """
+        log = self._log()
+        wanted = MemoryTables()
+        self._fold(wanted, log, 0, log.size)
+        try:
+            file = open_file(self.folder)
+            self._catch_up(file)
+            with file.reading() as tables:
+                return tuple(self._differences(tables, wanted))
+        except BrokenIndex as error:
+            return (error.message,)
+        except (UnwritableIndex, NoSpace):
+            return ()
+
+    def _differences(self, found: Tables, wanted: MemoryTables) -> Iterator[str]:
+        for name in t.EXACT:
+            rows, expected = dict(found.scan(name)), dict(wanted.scan(name))
+            if rows != expected:
+                n = sum(1 for key in rows.keys() | expected if rows.get(key) != expected.get(key))
+                yield f"{name}: {n} rows differ from the log"
+        for name in (t.TOKENS, t.PREFIXES):
+            lost = [key for key, _ in wanted.scan(name) if found.get(name, key) is None]
+            false = [key for key, _ in found.scan(name) if wanted.get(name, key) is None]
+            n = len(lost) + sum(1 for key in false if self._read(from_raw(key[32:])) is not None)
+            if n:
+                yield f"{name}: {n} rows differ from the objects"
+
     def check(self) -> None:
         """Raise ``Corrupt`` when the file on disk could not be used as it is."""
         try:
             check_file(self.folder / "data.mdb")
         except (BrokenIndex, UnwritableIndex) as error:
             raise Corrupt(error.message, hint="kvg reindex") from None
+
+
+def _structure_faults(path: Path) -> tuple[str, ...]:
+    try:
+        check_file(path)
+        return verify_file(path)
+    except (BrokenIndex, Corrupt) as error:
+        return (error.message,)
+    except UnwritableIndex:
+        return ()
 
 
 def _state_of(log: Log) -> State:

@@ -20,6 +20,9 @@ FORMAT_FILE = "format"
 FORMAT = b"kvg-store 1\n"
 FORMAT_MARK = b"kvg-store "
 CONFIG_FILE = "config.toml"
+LOST_FOUND = "lost-found"
+"""The folder for what ``fsck --repair`` takes out of the way; nothing is ever read from it."""
+
 LOG_KEY = "store.log"
 """The key of ``config.toml`` that pins the log: its signed-note verifier."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -171,18 +173,21 @@ class ObjectFolder:
         """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""
         path = self.stored_path(digest)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck") from None
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise Corrupt(f"{path}: a link, not an object", hint="kvg fsck") from None
             durable.raise_translated(error, path)
-        with durable.translated(path), open(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
+        with durable.translated(path), _closing(fd):
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise Corrupt(f"{path}: not a file", hint="kvg fsck")
+            size = found.st_size
             if size > limit + limit // 32 + HEADER_SLACK_BYTES:
                 raise Corrupt(f"{what}: object {short(digest)} is too large: {size} bytes")
-            return _read_whole(file.fileno(), size)
+            return _read_whole(fd, size)
 
     def stored_path(self, digest: Digest) -> Path:
         """Where the object's file lies."""
@@ -216,6 +221,18 @@ class ObjectFolder:
                     if is_digest(name):
                         yield name
 
+    def strays(self) -> Iterator[Path]:
+        """What lies in the folder and can be no object by its name, and folders that are links."""
+        for prefix in _sorted_names(self.folder):
+            folder = self.folder / prefix
+            is_right = _is_hex(prefix) and len(prefix) == 2 and folder.is_dir()
+            if not is_right or folder.is_symlink():
+                yield folder
+                continue
+            for rest in _sorted_names(folder):
+                if not is_digest(PREFIX + prefix + rest):
+                    yield folder / rest
+
     def resolve(self, prefix: str) -> Digest:
         """The one object whose digest begins with ``prefix`` (at least 6 hex digits).
 
@@ -231,6 +248,18 @@ class ObjectFolder:
         if len(found) > 1:
             raise UsageError(f"{prefix}: stands for {len(found)} objects", hint="give more digits")
         return Digest(PREFIX + digits[:2] + found[0])
+
+
+@contextmanager
+def _closing(fd: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _is_hex(text: str) -> bool:
+    return not set(text) - set("0123456789abcdef")
 
 
 def _sorted_names(folder: Path) -> list[str]:

@@ -35,6 +35,18 @@ FOLDED = (
 )
 """Tables that are wholly recomputed from files."""
 
+EXACT = (
+    REFS,
+    HISTORY,
+    ATTESTATIONS,
+    PINS,
+    TRUST,
+    REVOKED,
+    FORGOTTEN,
+    PREREGISTERED,
+)
+"""Tables that the log alone decides; the others depend on which objects are still there."""
+
 ALL = (*FOLDED, FINGERPRINTS)
 
 MAX_KEY_BYTES = 511

@@ -78,6 +78,10 @@ class _Notes:
             yield
         except (Corrupt, Incompatible, NotFound, Untrusted) as error:
             self.findings.append(finding_of(error, name))
+        except KvgError as error:
+            if type(error) is not KvgError:
+                raise
+            self.findings.append(finding_of(error, name))  # what the disk or its owner refuses
 
     def saw(self, digest: Digest, size_bytes: int) -> None:
         self.objects[digest] = size_bytes
@@ -254,10 +258,11 @@ def _standing(store: Store) -> Sequence[tuple[str | None, Digest]]:
 
 def check_log(store: Store) -> Iterator[Finding]:
     """Recompute the whole log from its entries; yield what is wrong."""
-    notes = _Notes()
-    with notes.noting("log"):
-        store.log.check()
-    yield from notes.findings
+    try:
+        for fault in store.log.faults():
+            yield finding_of(fault, "log")
+    except (Corrupt, Incompatible, NotFound, Untrusted) as error:
+        yield finding_of(error, "log")
 
 
 def check_trust(store: Store) -> Iterator[Finding]:

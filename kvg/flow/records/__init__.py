@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
     from kvg.flow.records.status import Status
     from kvg.flow.records.stores import Initialised, LogEntry, Reindexed
+    from kvg.flow.records.upkeep import Collected, FsckSummary, Repaired
 
 _HOMES = {
     "Artifact": "artifacts",
     "Attestation": "artifacts",
+    "Collected": "upkeep",
     "ConfigEntry": "program",
     "Deposited": "computed",
     "DiffSummary": "artifacts",
@@ -41,6 +43,7 @@ _HOMES = {
     "DoctorSummary": "models",
     "FamilyEntry": "flywheel",
     "Finding": "findings",
+    "FsckSummary": "upkeep",
     "Graft": "computed",
     "HelpText": "program",
     "Initialised": "stores",
@@ -55,6 +58,7 @@ _HOMES = {
     "RefEntry": "refs",
     "RefMoved": "refs",
     "Reindexed": "stores",
+    "Repaired": "upkeep",
     "Replay": "computed",
     "ReplaySummary": "computed",
     "Status": "status",
@@ -70,6 +74,7 @@ __all__ = [
     "Record",
     "Artifact",
     "Attestation",
+    "Collected",
     "ConfigEntry",
     "Deposited",
     "DiffSummary",
@@ -78,6 +83,7 @@ __all__ = [
     "DoctorSummary",
     "FamilyEntry",
     "Finding",
+    "FsckSummary",
     "Graft",
     "HelpText",
     "Initialised",
@@ -92,6 +98,7 @@ __all__ = [
     "RefEntry",
     "RefMoved",
     "Reindexed",
+    "Repaired",
     "Replay",
     "ReplaySummary",
     "Status",

@@ -1,0 +1,39 @@
+"""``kvg fsck``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def fsck(
+    ctx: typer.Context,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Move bad objects away and rebuild the index.")
+    ] = False,
+) -> Iterable[Record]:
+    """Check every file of the store against every other.
+
+    Objects, the log, the trust file, the index, and that nothing that is named is missing. It goes
+    on after a fault and names each. --repair deletes nothing: bad objects are moved into the
+    store's folder lost-found. Signatures and policy are a matter of kvg verify.
+    """
+    from kvg.flow.fsck import fsck as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings, repair=repair)
+
+
+COMMANDS = {"fsck": fsck}
+EXAMPLES = {
+    "fsck": """
+    $ kvg fsck
+    28 objects, 1 artifact, log of 3: no faults
+    $ kvg fsck --repair
+    """
+}

@@ -1,0 +1,299 @@
+"""The check of a whole store: every file against every other, without a model.
+
+In this order, never stopping at a fault:
+
+- the index's file as such, looked at before anything maps it;
+- the log, recomputed from its entries, and every version of the trust file;
+- the index's tables against the log and the objects;
+- what each ref, pin and attestation needs: that it is there, and by SHA-256 and BLAKE3 what it was;
+- every other object, whether something needs it or not, and what in the folder is no object.
+
+What it does **not** say: whether signatures suffice (``kvg verify``), and whether pages are true
+(``kvg replay``). With ``repair``, bad objects are moved into ``lost-found`` and the index is
+rebuilt; nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from kvg import durable
+from kvg.digest import Digest, hex_of, raw_of, sha256, short
+from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.store.layout import LOST_FOUND
+from kvg.store.sweep import Reach
+from kvg.verify.check import (
+    Finding,
+    _check_manifest,
+    _check_page,
+    _Notes,
+    check_log,
+    check_trust,
+    finding_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.store import Store
+
+INDEX = "index.lmdb"
+TRUST = "trust.json"
+_UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What was done about a fault; ``moved_to`` is under the store's folder."""
+
+    type: ClassVar[str] = "repaired"
+    object: str
+    action: str
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FsckSummary:
+    """Everything that was looked at. ``bytes`` are raw bytes of good objects.
+
+    ``unreachable`` counts objects that gc would remove, None where that can't be told;
+    ``unfinished`` artifacts that are to be forgotten and of which something is left.
+    """
+
+    type: ClassVar[str] = "fsck-summary"
+    objects: int
+    bytes: int
+    artifacts: int
+    log_entries: int
+    unreachable: int | None
+    unfinished: int
+    faults: int
+    repaired: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has been seen so far; an object is looked at once."""
+
+    good: int = 0
+    size_bytes: int = 0
+    artifacts: int = 0
+    faults: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    bad: list[Digest] = field(default_factory=list)
+
+    def is_new(self, digest: Digest) -> bool:
+        key = raw_of(digest)[:16]
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        return True
+
+    def saw(self, size_bytes: int) -> None:
+        self.good += 1
+        self.size_bytes += size_bytes
+
+
+def fsck(
+    store: Store,
+    *,
+    repair: bool = False,
+    threads: int = 1,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Iterator[Finding | Repaired | FsckSummary]:
+    """Yield every fault as it is found, what was done about it, and last the summary.
+
+    ``advance`` is told of each object that was looked at. Raises ``Conflict`` when the lock that a
+    repair needs is not had.
+    """
+    tally, repaired = _Tally(), 0
+    index = [_index_finding(text) for text in store.index.structure_faults()]
+    if index:
+        store.index.distrust()
+    yield from index
+    log, trust = [*check_log(store)], [*check_trust(store)]
+    yield from (*log, *trust)
+    differing = [] if index or log else [*_index_findings(store)]
+    if differing:
+        store.index.distrust()
+    yield from differing
+    tally.faults += len(index) + len(log) + len(trust) + len(differing)
+    if not log:
+        yield from _artifacts(store, tally, threads, advance)
+    yield from _objects(store, tally, threads, advance)
+    strays = [*_strays(store)]
+    yield from (_stray_finding(store, path) for path in strays)
+    tally.faults += len(strays)
+    if repair:
+        for done in _repairs(store, tally, strays, rebuild=bool(index or differing), trust=trust):
+            repaired += 1
+            yield done
+    yield FsckSummary(
+        objects=tally.good,
+        bytes=tally.size_bytes,
+        artifacts=tally.artifacts,
+        log_entries=0 if log else store.log.size,
+        unreachable=None if log else _unreachable(store),
+        unfinished=0 if log else sum(1 for d in store.forgotten() if store.objects.has(d)),
+        faults=tally.faults,
+        repaired=repaired,
+    )
+
+
+def _index_finding(text: str) -> Finding:
+    return Finding(Corrupt.code, Corrupt.kind, INDEX, f"{INDEX}: {text}", "kvg reindex")
+
+
+def _index_findings(store: Store) -> Iterator[Finding]:
+    try:
+        yield from (_index_finding(text) for text in store.index.differences())
+    except _UNREADABLE as error:
+        yield finding_of(error, INDEX)
+
+
+def _artifacts(
+    store: Store, tally: _Tally, threads: int, advance: Callable[[int], None]
+) -> Iterator[Finding]:
+    """What the log names: each artifact with its pages, then trust files and attestations."""
+    named = {digest: name for name, digest in sorted(store.refs().items(), reverse=True)}
+    methods = store.methods()
+    known = {*named, *store.pins(), *(d for d in store.artifacts() if store.objects.has(d))}
+    for digest in sorted(known - methods):
+        tally.artifacts += 1
+        yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
+    for subject, envelope in store.logged_envelopes():
+        yield from _object(store, envelope, f"attestation of {short(subject)}", tally, threads)
+    for version, digest in store.trust_versions():
+        yield from _object(store, digest, f"trust file, version {version}", tally, threads)
+
+
+def _artifact(
+    store: Store,
+    digest: Digest,
+    ref: str | None,
+    tally: _Tally,
+    threads: int,
+    advance: Callable[[int], None],
+) -> Iterator[Finding]:
+    if not tally.is_new(digest):
+        return
+    what, notes = ref or short(digest), _Notes()
+    manifest = _check_manifest(store, digest, what, notes)
+    if manifest is not None:
+        tally.is_new(manifest.tokens.digest)
+        for page in manifest.pages:
+            if tally.is_new(page.digest):
+                _check_page(store, manifest, page, what, notes, threads)
+                advance(1)
+    for size_bytes in notes.objects.values():
+        tally.saw(size_bytes)
+    tally.faults += len(notes.findings)
+    for finding in notes.findings:
+        tally.bad.append(Digest(finding.object))
+        yield finding
+
+
+def _objects(
+    store: Store, tally: _Tally, threads: int, advance: Callable[[int], None]
+) -> Iterator[Finding]:
+    for digest in store.objects.all():
+        yield from _object(store, digest, short(digest), tally, threads)
+        advance(1)
+
+
+def _object(
+    store: Store, digest: Digest, what: str, tally: _Tally, threads: int
+) -> Iterator[Finding]:
+    if not tally.is_new(digest):
+        return
+    notes = _Notes()
+    with notes.noting(digest):
+        tally.saw(store.objects.read(digest, what=what, threads=threads).nbytes)
+    tally.faults += len(notes.findings)
+    tally.bad += [digest for _ in notes.findings]
+    yield from notes.findings
+
+
+def _strays(store: Store) -> Iterator[Path]:
+    """What is no part of a store: names in ``objects`` that are no digests, and any link."""
+    yield from store.objects.strays()
+    for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
+        if entry.is_symlink():
+            yield store.root / entry.name
+
+
+def _stray_finding(store: Store, path: Path) -> Finding:
+    name = str(path.relative_to(store.root))
+    kind = "a link" if path.is_symlink() else "no object"
+    return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", "kvg fsck --repair")
+
+
+def _unreachable(store: Store) -> int | None:
+    try:
+        reach = Reach(store)
+        reach.look()
+        return sum(1 for digest in store.objects.all() if digest not in reach)
+    except _UNREADABLE:
+        return None
+
+
+def _repairs(
+    store: Store, tally: _Tally, strays: list[Path], *, rebuild: bool, trust: list[Finding]
+) -> Iterator[Repaired]:
+    for digest in tally.bad:
+        yield from _set_aside_object(store, digest)
+    for path in strays:
+        if path.parent != store.root:
+            moved = set_aside(store, path)
+            yield Repaired(str(path.relative_to(store.root)), "moved", moved)
+    if trust:
+        yield from _repair_trust(store)
+    if rebuild:
+        store.index.rebuild(anew=True)
+        yield Repaired(INDEX, "rebuilt from the log")
+
+
+def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
+    """Move the object away unless a writer has put a good one in its place meanwhile."""
+    with store.lock.exclusive():
+        path = store.objects.stored_path(digest)
+        if not os.path.lexists(path):
+            return
+        try:
+            store.objects.read(digest, what=short(digest))
+        except _UNREADABLE:
+            yield Repaired(digest, "moved", set_aside(store, path, name=hex_of(digest)))
+
+
+def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
+    """Move ``path`` into ``lost-found``; returns where it lies now, under the store's folder."""
+    folder, label = store.root / LOST_FOUND, name or path.name
+    with store.lock.exclusive():
+        durable.make_dir(folder)
+        number = 0
+        while os.path.lexists(folder / f"{label}.{number}"):
+            number += 1
+        durable.move(path, folder / f"{label}.{number}")
+    return f"{LOST_FOUND}/{label}.{number}"
+
+
+def _repair_trust(store: Store) -> Iterator[Repaired]:
+    """Put back the signed trust file that the log names, where that one is sound."""
+    path = store.root / TRUST
+    with store.lock.exclusive():
+        versions = store.trust_versions()
+        try:
+            data = (
+                bytes(store.objects.read(versions[-1][1], what="trust file")) if versions else b""
+            )
+            found = path.read_bytes() if path.exists() else b""
+        except _UNREADABLE:
+            return
+        if path.exists() and sha256(found) != (versions[-1][1] if versions else None):
+            yield Repaired(TRUST, "moved", set_aside(store, path))
+        if data and not path.exists():
+            durable.replace(path, [data], staging=store.staging)
+            yield Repaired(TRUST, "restored from the log")

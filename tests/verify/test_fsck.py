@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import Digest, hex_of, sha256
+from kvg.store import Store
+from kvg.verify.check import Finding
+from kvg.verify.fsck import FsckSummary, Repaired, fsck
+from tests import artifacts as a
+
+Everything = list[Finding | Repaired | FsckSummary]
+
+
+def look(
+    store: Store, *, repair: bool = False
+) -> tuple[list[Finding], list[Repaired], FsckSummary]:
+    found: Everything = list(fsck(store, repair=repair))
+    last = found[-1]
+    assert isinstance(last, FsckSummary)
+    findings = [item for item in found if isinstance(item, Finding)]
+    assert last.faults == len(findings)
+    return findings, [item for item in found if isinstance(item, Repaired)], last
+
+
+def flip(path: Path, place: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+def two(tmp_path: Path) -> tuple[Store, a.Made, a.Made]:
+    store, key = a.make_store(tmp_path)
+    return (
+        store,
+        a.deposit(store, key, ref="one", ids=range(20)),
+        a.deposit(store, key, ref="two", ids=range(100, 127)),
+    )
+
+
+def test_a_good_store_has_no_faults(tmp_path: Path) -> None:
+    store, _, two_ = two(tmp_path)
+    store.set_ref("two", None)
+    findings, repaired, summary = look(store, repair=True)
+    assert findings == [] and repaired == []
+    assert summary.objects == len(list(store.objects.all())) and summary.artifacts == 2
+    assert summary.log_entries == store.log.size and summary.unreachable
+    assert not (store.root / "lost-found").exists() and store.objects.has(two_.digest)
+
+
+def test_field_s17_fsck_names_every_fault_and_goes_on(tmp_path: Path) -> None:
+    store, one, two_ = two(tmp_path)
+    bad = [one.manifest.pages[0].digest, two_.manifest.tokens.digest, two_.envelopes[0]]
+    for digest in bad:
+        flip(store.objects.stored_path(digest))
+    lost = two_.manifest.pages[1].digest
+    os.unlink(store.objects.stored_path(lost))
+    findings, _, summary = look(store)
+    assert {finding.object for finding in findings} == {*bad, lost}
+    assert {finding.code for finding in findings} == {5}
+    assert "missing" in next(f.message for f in findings if f.object == lost)
+    assert summary.objects == len(list(store.objects.all())) - 3
+
+
+def test_repair_moves_and_deletes_nothing(tmp_path: Path) -> None:
+    store, one, two_ = two(tmp_path)
+    page = one.manifest.pages[0].digest
+    flip(store.objects.stored_path(page))
+    spoilt = store.objects.stored_path(page).read_bytes()
+    (store.objects.folder / "README").write_text("x", encoding="utf-8")
+    findings, repaired, _ = look(store, repair=True)
+    assert {f.object for f in findings} == {page, "objects/README"}
+    moved = {item.object: item.moved_to for item in repaired}
+    assert moved == {
+        page: f"lost-found/{hex_of(page)}.0",
+        "objects/README": "lost-found/README.0",
+    }
+    assert (store.root / "lost-found" / f"{hex_of(page)}.0").read_bytes() == spoilt
+    findings, repaired, _ = look(store, repair=True)
+    assert [f.object for f in findings] == [page] and "missing" in findings[0].message
+    assert repaired == []
+    key = a.key_of("alice")
+    a.deposit(store, key, ref="one", ids=range(20))
+    assert look(store)[0] == [] and store.refs()["two"] == two_.digest
+
+
+def test_an_object_that_nothing_needs_is_checked_too(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    with store.pending() as pending:
+        digest = pending.put(b"alone").digest
+    flip(store.objects.stored_path(digest))
+    findings, repaired, _ = look(store, repair=True)
+    assert [f.object for f in findings] == [digest] and len(repaired) == 1
+    assert look(store)[0] == []
+
+
+def test_a_page_that_lies_about_its_blake3_is_named_and_left(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from kvg.objects.manifest import encode_manifest
+    from kvg.objects.tokens import encode_ids
+
+    store, _ = a.make_store(tmp_path)
+    manifest, raws = a.build(range(9))
+    first = replace(manifest.pages[0], blake3="0" * 64)
+    manifest = replace(manifest, pages=(first, *manifest.pages[1:]))
+    with store.pending() as pending:
+        for digest, (raw, start) in raws.items():
+            pending.put(raw, digest=digest, data_start=start)
+        pending.put(encode_ids(range(9)))
+        store.set_ref("liar", pending.put(encode_manifest(manifest)).digest)
+    findings, repaired, _ = look(store, repair=True)
+    assert [f.object for f in findings] == [first.digest] and "BLAKE3" in findings[0].message
+    assert repaired == []
+
+
+def test_the_index_is_compared_with_the_files_and_rebuilt(tmp_path: Path) -> None:
+    from kvg.store import tables as t
+
+    store, _, _ = two(tmp_path)
+    store.index.note(lambda tables: tables.put(t.PINS, bytes(32), bytes(8)))
+    store.index.note(lambda tables: tables.delete(t.REFS, b"one"))
+    findings, _, _ = look(store)
+    assert [f.object for f in findings] == ["index.lmdb"] * 2
+    _, repaired, _ = look(store, repair=True)
+    assert [item.object for item in repaired] == ["index.lmdb"]
+    assert look(store)[0] == [] and set(store.refs()) == {"one", "two"}
+
+
+@pytest.mark.parametrize("how", ["junk", "cut", "flip"])
+def test_the_index_file_is_looked_at_before_it_is_mapped(tmp_path: Path, how: str) -> None:
+    store, _, _ = two(tmp_path)
+    store.close()
+    path = store.root / "index.lmdb" / "data.mdb"
+    if how == "junk":
+        path.write_bytes(b"x" * 9000)
+    elif how == "cut":
+        os.truncate(path, 20000)
+    else:
+        data = bytearray(path.read_bytes())
+        for place in range(len(data) // 2, len(data)):
+            data[place] ^= 0x55
+        path.write_bytes(data)
+    findings, repaired, _ = look(store, repair=True)
+    assert {f.object for f in findings} == {"index.lmdb"}
+    assert {item.object for item in repaired} == {"index.lmdb"}
+    assert look(store)[0] == []
+
+
+def test_the_log_is_gone_through_to_its_end(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    one = a.deposit(store, key, ids=range(9))
+    from kvg.store import RefMove
+
+    moves = [RefMove("x", None if i % 2 else one.digest) for i in range(800)]
+    store.publish(moves)
+    for bundle in ("000", "002"):
+        path = store.root / "log" / "tile" / "entries" / bundle
+        data = bytearray(path.read_bytes())
+        data[500] ^= 1
+        path.chmod(0o644)
+        path.write_bytes(data)
+    findings, _, _ = look(Store.open(tmp_path))
+    named = [f for f in findings if f.object == "log"]
+    assert len(named) == 2 and "entries/000" in named[0].message
+    assert "entries/002" in named[1].message
+    assert len([f for f in findings if f.object != "log"]) == 0
+
+
+def test_the_trust_file_is_put_back_from_the_log(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    path = store.root / "trust.json"
+    signed = path.read_bytes()
+    path.write_bytes(signed.replace(b'"version":1', b'"version":2'))
+    findings, repaired, _ = look(store, repair=True)
+    assert [f.object for f in findings] == ["trust.json"] and findings[0].code == 6
+    assert [item.action for item in repaired] == ["moved", "restored from the log"]
+    assert path.read_bytes() == signed and look(store)[0] == []
+
+
+def test_field_s23_links_in_a_store_are_named_and_never_followed(tmp_path: Path) -> None:
+    store, one, _ = two(tmp_path)
+    page = one.manifest.pages[0].digest
+    path = store.objects.stored_path(page)
+    os.rename(path, tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    folder = store.objects.folder / hex_of(one.manifest.tokens.digest)[:2]
+    shutil.move(folder, tmp_path / "folder")
+    folder.symlink_to(tmp_path / "folder")
+    findings, _, _ = look(store, repair=True)
+    assert {page, f"objects/{folder.name}"} <= {f.object for f in findings}
+    assert (tmp_path / "elsewhere").exists() and any((tmp_path / "folder").iterdir())
+    assert not folder.is_symlink()
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    digest = Digest(sha256(b"x"))
+    store.objects.stored_path(digest).mkdir(parents=True)
+    fifo = store.objects.stored_path(Digest(sha256(b"y")))
+    fifo.parent.mkdir(exist_ok=True)
+    os.mkfifo(fifo)
+    findings, repaired, _ = look(store, repair=True)
+    assert {f.object for f in findings} == {digest, sha256(b"y")} and len(repaired) == 2
+    assert look(store)[0] == []
+
+
+def test_a_writer_that_mended_it_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    store, one, _ = two(tmp_path)
+    page = one.manifest.pages[0].digest
+    flip(store.objects.stored_path(page))
+    done: Everything = []
+    for found in fsck(store, repair=True):
+        done.append(found)
+        if isinstance(found, Finding):
+            a.deposit(store, a.key_of("alice"), ref="one", ids=range(20))
+    assert not any(isinstance(item, Repaired) for item in done)
+    assert look(store)[0] == []
