@@ -24,7 +24,12 @@ HINT: Final = (
 )
 SHARED_MEMORY_BYTES: Final = 16 << 20
 _SYSTEM: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_SETTINGS: Final = ("/etc/ld.so.cache", "/etc/alternatives")
+_SETTINGS: Final = (
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/ocamlfind.conf",
+    "/etc/ocamlfind.conf.d",
+)
 _ENVIRONMENT: Final = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/tmp",
@@ -142,6 +147,7 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", os.readlink(path), name)
         elif path.is_dir():
             yield from ("--ro-bind", name, name)
+    yield from ("--perms", "0755", "--dir", "/etc")
     for name in _SETTINGS:
         yield from ("--ro-bind-try", name, name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from kvg.sandbox.outcome import Outcome, limit_met
 
 LOOK_S: Final = 0.02
 """How often the processes of a call are looked at."""
+
+END_S: Final = 5.0
+"""How long the end of what is killed is waited for. Each process holds a pipe until it ends."""
 
 _PRLIMIT: Final = "/usr/bin/prlimit"
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -59,17 +63,23 @@ def run(job: Job, enclosure: Enclosure) -> Outcome:
         else:
             argv, folder, fds = stack.enter_context(_enclosed(job, enclosure))
         stdin = stack.enter_context(_memory_file("stdin", job.stdin))
-        process = subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=fds,
-            cwd=folder,
-            env=environment(),
-            start_new_session=True,
-        )
+        ended, held = os.pipe()
+        stack.callback(os.close, ended)
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(*fds, held),
+                cwd=folder,
+                env=environment(),
+                start_new_session=True,
+            )
+        finally:
+            os.close(held)
         outcome = _Watch(process, job.limits, enclosure).wait()
+        select.select([ended], [], [], END_S)
     if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
         said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
         raise GateFailed(f"no sandbox: {said}", hint=HINT)

@@ -1,0 +1,45 @@
+"""``consistency:K``: one answer from K seeds. A single dissent rejects."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kvg.canon import Json
+from kvg.digest import sha256
+from kvg.errors import UsageError
+from kvg.gates.outcome import GateOutcome, make_outcome
+from kvg.gates.spec import Spec
+from kvg.objects.statement import Resource
+from kvg.problem.literals import parse_literal
+from kvg.problem.ranges import plain
+
+Ask: TypeAlias = Callable[[int], str]
+"""The answer that one seed gives; what needs a model is behind this."""
+
+
+def consistency_gate(spec: Spec, ask: Ask, *, source: tuple[Resource, ...] = ()) -> GateOutcome:
+    """Ask every seed, from 0 up, until one differs from the first. ``source``: who was asked."""
+    first = canonical_answer(ask(0))
+    seen: list[Json] = [sha256(first.encode())]
+    reason = "" if first else "seed 0 gives no answer"
+    for seed in range(1, spec.n_seeds):
+        if reason:
+            break
+        answer = canonical_answer(ask(seed))
+        seen.append(sha256(answer.encode()))
+        if answer != first:
+            reason = f"seed {seed} dissents: {seed} of {spec.n_seeds} seeds agreed before it"
+    record: Json = {"answer": first, "seeds": spec.n_seeds, "answers": seen}
+    return make_outcome(spec, reason, record, source)
+
+
+def canonical_answer(text: str) -> str:
+    """What counts of an answer: words, and the value of one that is a literal."""
+    words = unicodedata.normalize("NFC", " ".join(text.split()))
+    try:
+        literal = parse_literal(words.rstrip("."))
+        return f"{literal.type} {plain(literal.value)}"
+    except UsageError:
+        return words

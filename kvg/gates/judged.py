@@ -1,0 +1,92 @@
+"""Checks that are programs: what they say of the answer, and whether they look at it at all.
+
+A checker that passes nonsense too has not looked. So each is run again on a control, in the place
+of the answer, and has to refuse it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from kvg.canon import Json
+from kvg.errors import UsageError
+from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
+from kvg.gates.place import Place, call_record
+from kvg.gates.spec import Spec
+from kvg.sandbox import Outcome
+
+TEXT_FILE: Final = "text.txt"
+ANSWER_FILE: Final = "answer.txt"
+ANSWER_MODULE: Final = "answer.py"
+_PYTHONS: Final = frozenset({"python", "python3"})
+
+Check: TypeAlias = Callable[[GateInput], "tuple[str, Outcome]"]
+"""Runs a checker on an input: (why it refuses it, empty when it does not; the call)."""
+
+
+def judge(
+    spec: Spec, given: GateInput, place: Place, files: dict[str, bytes], check: Check
+) -> GateOutcome:
+    """The outcome of a checker on ``given``, and on controls once it has passed."""
+    reason, outcome = check(given)
+    record: dict[str, Json] = {"answer": call_record(outcome), "controls": []}
+    if not reason:
+        controls: list[Json] = []
+        for control in _controls():
+            refusal, seen = check(given.with_judged(control))
+            controls.append({"refused": refusal, "call": call_record(seen)})
+            if refusal:
+                break
+        else:
+            reason = "the checker passes anything: it does not look at what it checks"
+        record["controls"] = controls
+    return make_outcome(spec, reason, record, place.configuration(files))
+
+
+def _controls() -> tuple[bytes, ...]:
+    return (f"control {os.urandom(8).hex()}\n".encode(), b"")
+
+
+def input_files(given: GateInput) -> dict[str, bytes]:
+    """The files in which a checker finds text and answer."""
+    return {TEXT_FILE: given.text, ANSWER_FILE: given.judged, ANSWER_MODULE: given.judged}
+
+
+def command_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
+    """``cmd:``. Words that name files are sent along; what is judged is on standard input too."""
+    argv, files = _command(spec, place)
+
+    def check(item: GateInput) -> tuple[str, Outcome]:
+        outcome = place.run(argv, {**files, **input_files(item)}, stdin=item.judged)
+        return outcome.reason, outcome
+
+    return judge(spec, given, place, files, check)
+
+
+def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    try:
+        words = shlex.split(spec.argument)
+    except ValueError as error:
+        raise UsageError(f"gate {spec.text}: {error}") from None
+    if not words:
+        raise UsageError(f"gate {spec.text}: no command")
+    files: dict[str, bytes] = {}
+    argv: list[str] = []
+    for number, word in enumerate(words):
+        path = place.folder / word
+        if number == 0 and word in _PYTHONS:
+            argv += [sys.executable, "-B"]
+        elif not path.is_file() or path.is_relative_to("/usr"):
+            argv.append(word)
+        else:
+            name = Path(word).name
+            if name in files or name in (TEXT_FILE, ANSWER_FILE, ANSWER_MODULE):
+                raise UsageError(f"gate {spec.text}: {name} is the name of another file")
+            files[name] = place.read(word)
+            argv.append(f"./{name}" if number == 0 else name)
+    return tuple(argv), files

@@ -1,0 +1,79 @@
+"""What a gate looks at and how it came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kvg import canon
+from kvg.canon import Json
+from kvg.errors import GateFailed
+from kvg.gates.spec import Spec
+from kvg.objects.statement import FAILED, PASSED, Resource, Result, TestResult
+
+SCHEMA: Final = "kvg.evidence/1"
+MAX_LOG_CHARS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class GateInput:
+    """The text, and the answer that is judged; without one the text itself is."""
+
+    text: bytes
+    answer: bytes | None = None
+
+    @property
+    def judged(self) -> bytes:
+        return self.text if self.answer is None else self.answer
+
+    def with_judged(self, data: bytes) -> GateInput:
+        """The same with something else in the place of what is judged."""
+        return GateInput(data) if self.answer is None else GateInput(self.text, data)
+
+
+@dataclass(frozen=True, slots=True)
+class GateOutcome:
+    """``reason`` is why it failed, empty when it passed. ``evidence`` is a canonical document."""
+
+    gate: str
+    result: Result
+    reason: str
+    evidence: bytes
+    configuration: tuple[Resource, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        return self.result == PASSED
+
+    def check(self) -> None:
+        """Raise ``GateFailed`` unless it passed."""
+        if not self.is_passed:
+            raise GateFailed(
+                f"gate {self.gate}: {self.reason}", hint="see what it printed with kvg gate run -v"
+            )
+
+    def statement(self, evidence: Resource) -> TestResult:
+        """What is attested, where ``evidence`` is stored."""
+        return TestResult(self.result, self.gate, self.configuration, (evidence,))
+
+
+def make_outcome(
+    spec: Spec, reason: str, record: Json, configuration: tuple[Resource, ...]
+) -> GateOutcome:
+    """The outcome of ``spec``; ``reason`` is empty when it passed, ``record`` what was seen."""
+    evidence = canon.encode(
+        {
+            "schema": SCHEMA,
+            "gate": spec.gate,
+            "spec": spec.text,
+            "result": FAILED if reason else PASSED,
+            "reason": reason,
+            "record": record,
+        }
+    )
+    return GateOutcome(spec.gate, FAILED if reason else PASSED, reason, evidence, configuration)
+
+
+def log_text(data: bytes) -> str:
+    """What was printed, as text for a document."""
+    return data.decode("utf-8", "replace")[:MAX_LOG_CHARS]

@@ -1,0 +1,78 @@
+"""Where a gate runs: its enclosure, limits, and the files that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kvg import durable
+from kvg.canon import Json
+from kvg.digest import sha256
+from kvg.errors import NotFound, UsageError
+from kvg.gates.outcome import log_text
+from kvg.objects.statement import Resource
+from kvg.sandbox import Enclosure, Job, Limits, Outcome, run
+from kvg.sandbox.enclosure import python_folders
+
+MAX_FILE_BYTES: Final = 16 << 20
+GATE_LIMITS: Final = Limits(wall_s=120.0, cpu_s=110)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``folder`` is what names of files are relative to; ``hidden`` is never seen inside."""
+
+    enclosure: Enclosure
+    folder: Path
+    hidden: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=lambda: GATE_LIMITS)
+
+    def run(
+        self,
+        argv: tuple[str, ...],
+        files: Mapping[str, bytes],
+        *,
+        stdin: bytes = b"",
+        readable: tuple[Path, ...] = (),
+    ) -> Outcome:
+        """One fresh call. This Python can always be run in it."""
+        job = Job(
+            argv,
+            files=files,
+            stdin=stdin,
+            readable=(*python_folders(), *readable),
+            hidden=self.hidden,
+            limits=self.limits,
+        )
+        return run(job, self.enclosure)
+
+    def read(self, name: str) -> bytes:
+        """A file that belongs to a gate. Raises ``NotFound``, ``UsageError``."""
+        path = self.folder / name
+        if not path.is_file():
+            raise NotFound(
+                f"{name}: no such file", hint="a gate's file is found from where you are"
+            )
+        with durable.translated(path), open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise UsageError(f"{name}: larger than a gate's file may be")
+        return data
+
+    def configuration(self, files: Mapping[str, bytes]) -> tuple[Resource, ...]:
+        """What the outcome depends on beside text and answer: for what is attested."""
+        parts = [Resource(name, sha256(data)) for name, data in sorted(files.items())]
+        return (*parts, Resource(f"sandbox: {self.enclosure.name}"))
+
+
+def call_record(outcome: Outcome) -> Json:
+    """One call, for evidence. Times are left out: they differ between runs."""
+    return {
+        "status": outcome.status,
+        "stopped": outcome.stopped,
+        "enclosure": outcome.enclosure,
+        "stdout": log_text(outcome.stdout),
+        "stderr": log_text(outcome.stderr),
+    }

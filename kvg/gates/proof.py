@@ -1,0 +1,141 @@
+"""``coq:`` and ``lean:``: formal proofs, checked by the prover itself.
+
+The file of the gate, if it has one, comes first and states the theorem; what is judged goes on
+with its proof. What a proof rests on is asked of the prover in a second run, over which the proof
+has no say.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from kvg.errors import GateFailed
+from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
+from kvg.gates.place import Place, call_record
+from kvg.gates.spec import Spec
+from kvg.sandbox import Outcome
+
+_COQ_THEOREM: Final = re.compile(
+    r"\b(?:Theorem|Lemma|Corollary|Proposition|Fact|Remark)\s+([A-Za-z_][A-Za-z0-9_']*)"
+)
+_COQ_REFUSED: Final = re.compile(
+    r"\b(Admitted|admit|give_up|Abort|Reset|Back|Undo|Restart|Load|Redirect|Cd|Drop|Extraction"
+    r"|Unset\s+\w+\s+Checking|Declare\s+ML|bypass_check|Type\s+In\s+Type|Nested\s+Proofs)\b"
+)
+_COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
+_COQ_CLOSED: Final = "Closed under the global context"
+_COQ_AXIOM: Final = re.compile(r"^([A-Za-z_][\w.']*)\s*(?::|is\b|$)", re.MULTILINE)
+_LEAN_THEOREM: Final = re.compile(r"^\s*(?:theorem|lemma)\s+([A-Za-z_][\w.']*)", re.MULTILINE)
+_LEAN_REFUSED: Final = re.compile(
+    r"\b(sorry|admit|axiom|unsafe|native_decide|implemented_by|extern|run_cmd|opaque)\b"
+)
+_LEAN_USUAL: Final = frozenset({"propext", "Classical.choice", "Quot.sound"})
+
+
+def coq_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
+    """``coq:[FILE][?axioms=A,B]``. Raises ``GateFailed`` where coqc is missing."""
+    program = _find("coqc")
+    stated = place.read(spec.argument) if spec.argument else b""
+    source = stated + b"\n" + given.judged
+    before, after = (
+        coq_without_comments(part.decode("utf-8", "replace")) for part in (stated, given.judged)
+    )
+    names = tuple(dict.fromkeys(_COQ_THEOREM.findall(f"{before}\n{after}")))
+    refused = _refused(_COQ_REFUSED, f"{before}\n{after}") or ("" if names else "proves no theorem")
+    again = set(_COQ_THEOREM.findall(before)) & set(_COQ_THEOREM.findall(after))
+    if again and not refused:
+        refused = f"states {', '.join(sorted(again))} again"
+    if refused:
+        return _outcome(spec, place, stated, refused, None)
+    asked = "Require proof.\n" + "".join(f"Print Assumptions proof.{name}.\n" for name in names)
+    script = f'{program} -q -R . "" proof.v >&2 && exec {program} -q -R . "" assumptions.v'
+    outcome = place.run(
+        ("/bin/sh", "-c", script),
+        {"proof.v": source, "assumptions.v": asked.encode()},
+        readable=_home(program),
+    )
+    reason = outcome.reason or _coq_rests_on(outcome, names, spec.axioms)
+    return _outcome(spec, place, stated, reason, outcome)
+
+
+def coq_without_comments(source: str) -> str:
+    """``source`` with comments (they nest) and strings blanked."""
+    depth, at, kept = 0, 0, list[str]()
+    for found in _COQ_COMMENT.finditer(source):
+        if depth == 0:
+            kept.append(source[at : found.start()])
+        token = found[0]
+        if token == "(*":
+            depth += 1
+        elif token == "*)":
+            depth = max(0, depth - 1)
+        at = found.end()
+    if depth == 0:
+        kept.append(source[at:])
+    return " ".join(kept)
+
+
+def _coq_rests_on(outcome: Outcome, names: tuple[str, ...], allowed: frozenset[str]) -> str:
+    said = outcome.stdout.decode("utf-8", "replace")
+    if said.count(_COQ_CLOSED) + said.count("Axioms:") != len(names):
+        return "the prover did not say what each theorem rests on"
+    open_parts = said.replace(_COQ_CLOSED, "").replace("Axioms:", "")
+    axioms = set(_COQ_AXIOM.findall(open_parts))
+    beyond = sorted(name for name in axioms if not {name, name.rpartition(".")[2]} & allowed)
+    return f"rests on axioms that are not listed: {', '.join(beyond)}" if beyond else ""
+
+
+def lean_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
+    """``lean:[FILE][?axioms=A,B]``. Raises ``GateFailed`` where lean is missing."""
+    program = _find("lean")
+    stated = place.read(spec.argument) if spec.argument else b""
+    source = (stated + b"\n" + given.judged).decode("utf-8", "replace")
+    names = tuple(dict.fromkeys(_LEAN_THEOREM.findall(source)))
+    refused = _refused(_LEAN_REFUSED, source) or ("" if names else "proves no theorem")
+    if refused:
+        return _outcome(spec, place, stated, refused, None)
+    asked = "".join(f"\n#print axioms {name}" for name in names)
+    outcome = place.run(
+        (program, "proof.lean"), {"proof.lean": (source + asked).encode()}, readable=_home(program)
+    )
+    said = outcome.stdout.decode("utf-8", "replace")
+    allowed = _LEAN_USUAL | spec.axioms
+    used = {
+        word.strip()
+        for part in re.findall(r"axioms: \[([^\]]*)\]", said)
+        for word in part.split(",")
+    }
+    beyond = sorted(used - allowed)
+    reason = outcome.reason or (
+        f"rests on axioms that are not listed: {', '.join(beyond)}" if beyond else ""
+    )
+    return _outcome(spec, place, stated, reason, outcome)
+
+
+def _refused(pattern: re.Pattern[str], source: str) -> str:
+    found = pattern.search(source)
+    return f"{found[0]} in the proof" if found else ""
+
+
+def _find(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise GateFailed(f"{program} is not installed", hint="kvg gate list")
+    return found
+
+
+def _home(program: str) -> tuple[Path, ...]:
+    """What has to be readable for a prover that is not one of the system's."""
+    folders = {Path(program).parent.parent, Path(program).resolve().parent.parent}
+    return tuple(sorted(item for item in folders if not item.is_relative_to("/usr")))
+
+
+def _outcome(
+    spec: Spec, place: Place, stated: bytes, reason: str, outcome: Outcome | None
+) -> GateOutcome:
+    files = {"statement": stated} if stated else {}
+    record = {"call": None if outcome is None else call_record(outcome)}
+    return make_outcome(spec, reason, record, place.configuration(files))

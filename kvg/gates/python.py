@@ -1,0 +1,123 @@
+"""``python-assert:`` and ``pytest:``: assertions in Python, each of which has to run.
+
+Every ``assert`` is preceded by a mark that it was reached. The harness tells at the end, under a
+number that it alone was given, which were not; a run that ends without that has failed.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from typing import Final
+
+from kvg.errors import GateFailed, UsageError
+from kvg.gates.judged import input_files, judge
+from kvg.gates.outcome import GateInput, GateOutcome
+from kvg.gates.place import Place
+from kvg.gates.spec import Spec
+from kvg.sandbox import Outcome
+from kvg.sandbox.process import python_argv
+
+MARK: Final = "kvg_reached_"
+CHECKS: Final = "test_checks.py"
+_ASSERT_HARNESS: Final = f"""
+import builtins, sys
+nonce = sys.stdin.readline().strip()
+reached = set()
+builtins.{MARK} = reached.add
+sys.path.insert(0, '.')
+read = lambda name: open(name, encoding='utf-8', errors='surrogateescape').read()
+scope = {{'__name__': 'checks', 'text': read('text.txt'), 'answer': read('answer.txt')}}
+exec(compile(read('{CHECKS}'), '{CHECKS}', 'exec'), scope)
+print()
+print(nonce, 1, *sorted(reached))
+"""
+_PYTEST_HARNESS: Final = f"""
+import builtins, sys
+nonce = sys.stdin.readline().strip()
+reached = set()
+builtins.{MARK} = reached.add
+sys.path.insert(0, '.')
+import pytest
+class Count:
+    passed = 0
+    def pytest_runtest_logreport(self, report):
+        self.passed += report.when == 'call' and report.outcome == 'passed'
+count = Count()
+status = pytest.main(
+    ['-q', '-p', 'no:cacheprovider', '--rootdir', '.', '-c', '/dev/null', '{CHECKS}'],
+    plugins=[count])
+print()
+print(nonce, count.passed, *sorted(reached))
+sys.exit(int(status))
+"""
+
+
+def assert_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
+    """``python-assert:FILE``, or one expression of ``text`` and ``answer``."""
+    if (place.folder / spec.argument).is_file():
+        source = place.read(spec.argument)
+    else:
+        source = f"assert ({spec.argument})\n".encode()
+    return _python_gate(spec, given, place, source, _ASSERT_HARNESS)
+
+
+def pytest_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
+    """``pytest:FILE``."""
+    from importlib.util import find_spec
+
+    if find_spec("pytest") is None:
+        raise GateFailed("gate pytest: pytest is not installed", hint="pip install pytest")
+    return _python_gate(spec, given, place, place.read(spec.argument), _PYTEST_HARNESS)
+
+
+def _python_gate(
+    spec: Spec, given: GateInput, place: Place, source: bytes, harness: str
+) -> GateOutcome:
+    marked, lines = mark_assertions(source, what=spec.argument)
+
+    def check(item: GateInput) -> tuple[str, Outcome]:
+        nonce = os.urandom(16).hex()
+        files = {**input_files(item), CHECKS: marked.encode(), "main.py": harness.encode()}
+        outcome = place.run(python_argv("main.py"), files, stdin=f"{nonce}\n".encode())
+        return outcome.reason or _unreached(outcome, nonce, lines), outcome
+
+    return judge(spec, given, place, {"checks": source}, check)
+
+
+def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:
+    """``source`` with a mark before each assertion, and their lines.
+
+    Raises ``GateFailed`` for checks that can't fail, ``UsageError`` for what is not Python.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{what}: not Python: {error}") from None
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    if not found:
+        raise GateFailed(f"{what}: asserts nothing")
+    for node in found:
+        if isinstance(node.test, ast.Constant | ast.Tuple):
+            raise GateFailed(f"{what}: the assertion at line {node.lineno} can't tell anything")
+    marked = ast.fix_missing_locations(_Marker().visit(tree))
+    return ast.unparse(marked), frozenset(node.lineno for node in found)
+
+
+class _Marker(ast.NodeTransformer):
+    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        call = ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(node.lineno)], [])
+        return [ast.copy_location(ast.Expr(call), node), node]
+
+
+def _unreached(outcome: Outcome, nonce: str, lines: frozenset[int]) -> str:
+    """Why a run that ended well is none: it did not tell, ran nothing, or left some out."""
+    last = outcome.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2].split(" ")
+    if last[0] != nonce:
+        return "it ended before the checks were through"
+    if int(last[1]) == 0:
+        return "no test ran"
+    never = sorted(lines - {int(word) for word in last[2:]})
+    if never:
+        return f"the assertion at line {', '.join(map(str, never))} never runs"
+    return ""

@@ -1,0 +1,58 @@
+"""From a spec to its gate."""
+
+from __future__ import annotations
+
+from kvg.errors import GateFailed
+from kvg.gates.consistency import Ask, consistency_gate
+from kvg.gates.outcome import GateInput, GateOutcome
+from kvg.gates.place import Place
+from kvg.gates.spec import CONSISTENCY, Spec
+
+
+def run_gate(spec: Spec, given: GateInput, place: Place, *, ask: Ask | None = None) -> GateOutcome:
+    """The outcome of one gate; a check that fails is an outcome, not an error.
+
+    ``ask`` gives the answer of a seed, for what needs a model. Raises ``GateFailed`` when the gate
+    can't be run: no sandbox, no prover, no model, or checks that can't fail.
+    """
+    if spec.kind.proves == CONSISTENCY:
+        if ask is None:
+            raise GateFailed(f"gate {spec.gate}: needs a model to ask", hint="give --model")
+        return consistency_gate(spec, ask)
+    match spec.kind.name:
+        case "cmd":
+            from kvg.gates.judged import command_gate
+
+            return command_gate(spec, given, place)
+        case "pytest":
+            from kvg.gates.python import pytest_gate
+
+            return pytest_gate(spec, given, place)
+        case "python-assert":
+            from kvg.gates.python import assert_gate
+
+            return assert_gate(spec, given, place)
+        case "smt":
+            from kvg.gates.smt import smt_gate
+
+            return smt_gate(spec, given, place)
+        case "coq":
+            from kvg.gates.proof import coq_gate
+
+            return coq_gate(spec, given, place)
+        case _:
+            from kvg.gates.proof import lean_gate
+
+            return lean_gate(spec, given, place)
+
+
+def is_available(name: str) -> bool:
+    """Whether what a kind of gate needs is installed; the sandbox and a model apart."""
+    import shutil
+    from importlib.util import find_spec
+
+    programs = {"coq": "coqc", "lean": "lean"}
+    modules = {"smt": "z3", "pytest": "pytest"}
+    if name in programs:
+        return shutil.which(programs[name]) is not None
+    return name not in modules or find_spec(modules[name]) is not None

@@ -1,0 +1,93 @@
+"""What a gate is asked for: ``KIND:ARGUMENT``, and the kinds that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kvg.errors import UsageError
+
+FORMAL: Final = "formal"
+TEST: Final = "test"
+CONSISTENCY: Final = "consistency"
+SEEDS: Final = 88
+"""How many seeds have to agree, where it is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of gate. ``proves`` is what it counts as in a policy: formal, test or consistency."""
+
+    name: str
+    proves: str
+    argument: str
+    summary: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("cmd", TEST, "COMMAND", "a program that reads text.txt and answer.txt and exits 0"),
+        Kind("pytest", TEST, "FILE", "tests of answer.py or answer.txt; every assertion must run"),
+        Kind("python-assert", TEST, "FILE|EXPRESSION", "assertions about text and answer"),
+        Kind("smt", FORMAL, "FILE", "z3: the constraints hold for the answer and for no other"),
+        Kind("coq", FORMAL, "[FILE]", "coqc: a proof without admitted goals or unlisted axioms"),
+        Kind("lean", FORMAL, "[FILE]", "lean: a proof without sorry or unlisted axioms"),
+        Kind("consistency", CONSISTENCY, "[K]", f"K seeds give one answer; {SEEDS} if left out"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One gate: its kind, its argument, and options (``axioms=a,b`` after a ``?``)."""
+
+    text: str
+    kind: Kind
+    argument: str
+    options: Mapping[str, str]
+
+    @property
+    def gate(self) -> str:
+        """The name under which it is attested; what stands before the colon is what it proves."""
+        if self.kind.proves == CONSISTENCY:
+            return f"{CONSISTENCY}:{self.n_seeds}"
+        return f"{self.kind.proves}:{self.kind.name}"
+
+    @property
+    def n_seeds(self) -> int:
+        return int(self.argument or SEEDS)
+
+    @property
+    def axioms(self) -> frozenset[str]:
+        """The axioms that a proof may rest on."""
+        return frozenset(word for word in self.options.get("axioms", "").split(",") if word)
+
+
+def parse_spec(text: str) -> Spec:
+    """``KIND:ARGUMENT``. Raises ``UsageError``."""
+    name, _, argument = text.partition(":")
+    kind = KINDS.get(name)
+    if kind is None:
+        raise UsageError(f"gate {text[:80]!r}: no such kind of gate", hint="kvg gate list")
+    options: dict[str, str] = {}
+    if kind.proves == FORMAL:
+        argument, _, query = argument.partition("?")
+        options = dict(_option(text, part) for part in query.split("&") if part)
+    if kind.proves == CONSISTENCY and argument and not _is_count(argument):
+        raise UsageError(f"gate {text}: not a number of seeds from 2 up", hint="consistency:88")
+    if not argument and not kind.argument.startswith("["):
+        raise UsageError(f"gate {text}: no {kind.argument}", hint=f"{name}:{kind.argument}")
+    return Spec(text, kind, argument, options)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= 2
+
+
+def _option(text: str, part: str) -> tuple[str, str]:
+    name, is_set, value = part.partition("=")
+    if name not in ("axioms", "any") or (name == "axioms") != bool(is_set):
+        raise UsageError(f"gate {text}: option {part!r}", hint="?axioms=NAME,NAME or ?any")
+    return name, value

@@ -1,0 +1,162 @@
+"""Checkers in Python and of any other make: what passes, and what is rejected, by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import GateFailed, NotFound, UsageError
+from kvg.gates import GateInput, parse_spec, run_gate
+from kvg.gates.place import Place
+from kvg.sandbox import Limits, no_enclosure
+from tests.gates.conftest import Gate
+
+SUM = "import sys\nsys.exit(sum(map(int, open('text.txt').read().split())) != int(input() or 0))"
+TEXT = "3 4 5"
+
+
+def test_a_command_that_reads_text_and_answer(gate: Gate) -> None:
+    done = gate("cmd:python3 sum.py", TEXT, "12", **{"sum.py": SUM})
+    assert (done.gate, done.result, done.reason) == ("test:cmd", "PASSED", "")
+    assert [part.name for part in done.configuration] == ["sum.py", "sandbox: bubblewrap"]
+    evidence = json.loads(done.evidence)
+    assert evidence["record"]["answer"]["status"] == 0
+    assert evidence["record"]["controls"][-1]["refused"]
+    assert gate("cmd:python3 sum.py", TEXT, "13").reason == "exit 1"
+
+
+def test_a_script_of_its_own(gate: Gate, place: Place) -> None:
+    (place.folder / "check.sh").write_text("#!/bin/sh\nexec grep -qx 12 answer.txt\n")
+    assert gate("cmd:check.sh", TEXT, "12").is_passed
+    assert not gate("cmd:check.sh", TEXT, "13").is_passed
+
+
+def test_a_text_without_an_answer_is_judged_itself(gate: Gate) -> None:
+    assert gate("cmd:grep -q integers text.txt", "Sum the integers").is_passed
+    assert not gate("cmd:grep -q integers text.txt", "Sum the primes").is_passed
+
+
+@pytest.mark.parametrize("command", ["true", "sh -c 'exit 0'", "sh -c 'cat >/dev/null; exit 0'"])
+def test_a_checker_that_does_not_look(gate: Gate, command: str) -> None:
+    done = gate(f"cmd:{command}", TEXT, "12")
+    assert done.result == "FAILED" and "passes anything" in done.reason
+
+
+HOSTILE = {
+    "a fork bomb": ("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass", "limit on"),
+    "a memory hog": ("x = []\nwhile True: x.append(bytearray(b'x') * (9 << 20))", "on memory"),
+    "a network call": (
+        "import socket; socket.create_connection(('1.1.1.1', 80), 2)",
+        "unreachable",
+    ),
+    "a write outside": ("open('/usr/x', 'w')", "Read-only"),
+    "an endless printer": ("while True: print('x' * 999)", "on output"),
+    "an endless loop": ("while True: pass", "limit on"),
+    "a killer": ("import os; os.kill(os.getppid(), 9); os.kill(1, 9); 1 / 0", "Error"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("kind", ["cmd", "python-assert"])
+def test_hostile_answers_are_rejected_by_name(place: Place, kind: str, name: str) -> None:
+    code, named = HOSTILE[name]
+    limits = Limits(wall_s=4, cpu_s=3, memory_bytes=200 << 20, processes=24)
+    mine = Place(place.enclosure, place.folder, place.hidden, limits)
+    (place.folder / "check.py").write_text("import answer\nassert answer.x == 1\n")
+    spec = "cmd:python3 -m answer" if kind == "cmd" else "python-assert:check.py"
+    done = run_gate(parse_spec(spec), GateInput(b"t", code.encode()), mine)
+    assert done.result == "FAILED" and named in done.reason
+
+
+def test_a_read_of_the_key_folder(gate: Gate, place: Place) -> None:
+    path = place.folder / "keys" / "a.pem"
+    done = gate("cmd:python3 -m answer", "t", f"print(open({str(path)!r}).read())")
+    assert done.result == "FAILED" and "No such file" in done.reason
+    assert b"secret" not in done.evidence
+
+
+def test_assertions_about_the_answer(gate: Gate) -> None:
+    assert gate("python-assert:int(answer) == sum(map(int, text.split()))", TEXT, "12").is_passed
+    done = gate("python-assert:int(answer) == 12", TEXT, "13")
+    assert (done.gate, done.result) == ("test:python-assert", "FAILED")
+    assert "AssertionError" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("checks", "named"),
+    [
+        ("assert int(answer) == 12\nif False:\n    assert int(answer) > 99", "line 3 never runs"),
+        ("def test():\n    assert int(answer) == 99", "line 2 never runs"),
+        ("import os\nos._exit(0)\nassert answer", "before the checks were through"),
+        ("import sys\nsys.exit(0)\nassert answer", "before the checks were through"),
+        ("x = answer\nassert text == '3 4 5'", "passes anything"),
+        ("for _ in []:\n    assert 0 < 1", "line 2 never runs"),
+    ],
+)
+def test_an_assertion_that_never_runs(gate: Gate, checks: str, named: str) -> None:
+    done = gate("python-assert:checks.py", TEXT, "12", **{"checks.py": checks})
+    assert done.result == "FAILED" and named in done.reason
+
+
+@pytest.mark.parametrize(
+    ("checks", "named"),
+    [
+        ("x = 1", "asserts nothing"),
+        ("assert True", "can't tell"),
+        ("assert (answer == '12', 'wrong')", "can't tell"),
+    ],
+)
+def test_checks_that_cannot_fail(gate: Gate, checks: str, named: str) -> None:
+    with pytest.raises(GateFailed, match=named):
+        gate("python-assert:checks.py", TEXT, "12", **{"checks.py": checks})
+
+
+PYTEST = "from answer import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+
+
+def test_tests_of_code(gate: Gate) -> None:
+    done = gate("pytest:t.py", "Write add.", "def add(a, b): return a + b", **{"t.py": PYTEST})
+    assert (done.gate, done.result, done.reason) == ("test:pytest", "PASSED", "")
+    assert not gate("pytest:t.py", "Write add.", "def add(a, b): return a - b").is_passed
+
+
+@pytest.mark.parametrize(
+    ("tests", "named"),
+    [
+        ("def helper():\n    assert 1 == 2\n", "exit 5"),
+        ("import pytest\n@pytest.mark.skip\ndef test():\n    assert 1 == 2\n", "no test ran"),
+        ("def test():\n    return\n    assert 1 == 2\n", "line 3 never runs"),
+        ("def test():\n    x = 1\n    assert x == 1\n", "passes anything"),
+    ],
+)
+def test_tests_that_test_nothing(gate: Gate, tests: str, named: str) -> None:
+    done = gate("pytest:t.py", "Write add.", "def add(a, b): return a + b", **{"t.py": tests})
+    assert done.result == "FAILED" and named in done.reason
+
+
+def test_an_answer_that_ends_the_run(gate: Gate) -> None:
+    done = gate("pytest:t.py", "Write add.", "import os; os._exit(0)", **{"t.py": PYTEST})
+    assert done.result == "FAILED" and "before the checks were through" in done.reason
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["nonsense:x", "cmd:", "cmd:'", "pytest:", "consistency:1", "consistency:x", "coq:a?b=c"],
+)
+def test_specs_that_are_none(gate: Gate, spec: str) -> None:
+    with pytest.raises(UsageError):
+        gate(spec, "t", "a")
+
+
+def test_a_file_that_is_not_there(gate: Gate) -> None:
+    with pytest.raises(NotFound):
+        gate("pytest:absent.py", "t", "a")
+
+
+def test_no_sandbox_is_attested(tmp_path: Path) -> None:
+    place = Place(no_enclosure(), tmp_path)
+    done = run_gate(parse_spec("cmd:grep -q 12 answer.txt"), GateInput(b"t", b"12"), place)
+    assert done.is_passed
+    assert [part.name for part in done.configuration] == ["sandbox: none"]

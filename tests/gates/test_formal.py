@@ -1,0 +1,114 @@
+"""Proofs, constraints and agreement."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from kvg.errors import GateFailed
+from kvg.gates import GateInput, parse_spec, run_gate
+from kvg.gates.consistency import canonical_answer
+from kvg.gates.place import Place
+from tests.gates.conftest import Gate
+
+needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="needs coqc")
+needs_lean = pytest.mark.skipif(shutil.which("lean") is None, reason="needs lean")
+
+STATED = "Theorem goal : forall n : nat, n + 0 = n.\n"
+PROOF = "Proof. induction n as [|n IH]; simpl; [reflexivity | rewrite IH; reflexivity]. Qed.\n"
+
+
+@needs_coq
+def test_a_proof_of_what_was_stated(gate: Gate) -> None:
+    done = gate("coq:goal.v", "text", PROOF, **{"goal.v": STATED})
+    assert (done.gate, done.result, done.reason) == ("formal:coq", "PASSED", "")
+    assert gate("coq:", "text", STATED + PROOF).is_passed
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    ("proof", "named"),
+    [
+        ("Proof. Admitted.", "Admitted in the proof"),
+        ("Proof. admit. Qed.", "admit in the proof"),
+        ("Proof. (* Qed. *) Admitted (* . *).", "Admitted in the proof"),
+        ("Abort. Theorem goal : True. Proof. exact I. Qed.", "Abort in the proof"),
+        ("Proof. intro n. exact (oops n). Qed.", "Error"),
+        ("Proof. reflexivity. Qed.", "Error"),
+        ("Proof. intro n.", "Error"),
+        ("Unset Guard Checking. Proof. auto. Qed.", "Guard Checking in the proof"),
+        (PROOF + "Theorem goal : True. Proof. exact I. Qed.", "states goal again"),
+    ],
+)
+def test_a_proof_that_is_none(gate: Gate, proof: str, named: str) -> None:
+    done = gate("coq:goal.v", "text", proof, **{"goal.v": STATED})
+    assert done.result == "FAILED"
+    assert named in done.reason or named.encode() in done.evidence
+
+
+@needs_coq
+def test_axioms_are_listed_or_refused(gate: Gate) -> None:
+    source = (
+        "Axiom oops : forall n : nat, n = 0.\nTheorem t : 1 = 0.\nProof. exact (oops 1). Qed.\n"
+    )
+    assert gate("coq:", source).reason == "rests on axioms that are not listed: proof.oops"
+    assert gate("coq:?axioms=oops", source).is_passed
+    assert gate("coq:", "Definition x := 1.").reason == "proves no theorem"
+
+
+def test_a_prover_that_is_missing(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvg.gates.proof.shutil.which", lambda name: None)
+    for kind in ("coq", "lean"):
+        with pytest.raises(GateFailed, match="is not installed"):
+            gate(f"{kind}:", STATED + PROOF)
+
+
+@needs_lean
+def test_lean(gate: Gate) -> None:
+    assert gate("lean:", "theorem t : 1 + 1 = 2 := rfl").is_passed
+    assert "sorry" in gate("lean:", "theorem t : 1 + 1 = 2 := by sorry").reason
+
+
+SMT = "(declare-const answer Int)(assert (= (* 3 answer) 21))"
+
+
+def test_constraints(gate: Gate) -> None:
+    pytest.importorskip("z3", reason="needs z3-solver")
+    done = gate("smt:c.smt2", "text", "7", **{"c.smt2": SMT})
+    assert (done.gate, done.result, done.reason) == ("formal:smt", "PASSED", "")
+    assert "do not hold" in gate("smt:c.smt2", "text", "8").reason
+    assert not gate("smt:c.smt2", "text", "seven").is_passed
+    loose = {"c.smt2": "(declare-const answer Int)(assert (> answer 3))"}
+    assert "single out" in gate("smt:c.smt2", "text", "7", **loose).reason
+    assert gate("smt:c.smt2?any", "text", "7").is_passed
+    empty = {"c.smt2": "(declare-const answer Int)"}
+    assert not gate("smt:c.smt2?any", "text", "7", **empty).is_passed
+    valid = {"c.smt2": "(declare-const x Int)(assert (not (= (+ x 0) x)))"}
+    assert gate("smt:c.smt2", "text", **valid).is_passed
+    assert "unsatisfiable" in gate("smt:c.smt2", "text", **{"c.smt2": SMT}).reason
+
+
+def test_88_seeds_agree_or_one_rejects(place: Place) -> None:
+    spec, given = parse_spec("consistency"), GateInput(b"text")
+    asked: list[int] = []
+
+    def agree(seed: int) -> str:
+        asked.append(seed)
+        return " 12 " if seed % 2 else "012."
+
+    done = run_gate(spec, given, place, ask=agree)
+    assert (done.gate, done.result) == ("consistency:88", "PASSED")
+    assert asked == list(range(88))
+    done = run_gate(spec, given, place, ask=lambda seed: "13" if seed == 87 else "12")
+    assert done.result == "FAILED" and done.reason.startswith("seed 87 dissents")
+    assert run_gate(spec, given, place, ask=lambda seed: " ").result == "FAILED"
+    with pytest.raises(GateFailed, match="needs a model"):
+        run_gate(spec, given, place)
+
+
+def test_what_counts_of_an_answer() -> None:
+    assert canonical_answer("a  b\n") == canonical_answer(" a b")
+    assert canonical_answer("1.50") == canonical_answer("1.50 ") != canonical_answer("1.5")
+    assert canonical_answer("A") != canonical_answer("a")
+    assert canonical_answer('"a b"') != canonical_answer("a b")
