@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvg.frozen import frozen
+
 
 EVERYDAY = "everyday"
 UPKEEP = "naming and upkeep"
@@ -12,7 +13,7 @@ MEASURE = "measure"
 SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, FLYWHEEL, MEASURE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verb:
     """One verb. ``module`` under ``kvg.cli.verbs`` has ``COMMANDS`` and ``EXAMPLES`` for it.
 
@@ -90,6 +91,16 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb("logits", TRUST, "compute raw logits and their digest, grafted or fresh", "logits"),
     Verb(
+        "gate",
+        FLYWHEEL,
+        "check answers by machine",
+        "gate",
+        subverbs=(
+            ("list", "list the kinds of gates"),
+            ("run", "run gates on a text and an answer"),
+        ),
+    ),
+    Verb(
         "family",
         FLYWHEEL,
         "address problems by their exact structure",
@@ -97,7 +108,7 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("hash", "print the exact address of a problem"),
             ("show", "show one family"),
-            ("list", "list the families that the store can answer or has artifacts for"),
+            ("list", "list the families that the store knows"),
         ),
     ),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),

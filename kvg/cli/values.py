@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from kvg.errors import UsageError
 
 _SPAN = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 STDIN = "-"
+NoSandbox = Annotated[
+    bool,
+    typer.Option("--no-sandbox", help="Run it without one; what is signed will say so."),
+]
 
 
 def parse_moment(text: str, *, option: str, ahead: bool) -> int:
@@ -72,7 +79,6 @@ def problem_text(file: Path | None, text: str | None) -> str:
 
     Raises ``UsageError`` unless it is given once.
     """
-    from kvg import durable
     from kvg.cli.invocation import stdin_bytes
 
     if (file is None) == (text is None):
@@ -82,9 +88,16 @@ def problem_text(file: Path | None, text: str | None) -> str:
     if str(file) == STDIN:
         data = stdin_bytes()
     else:
-        with durable.translated(file), open(file, "rb") as opened:
-            data = opened.read()
+        data = read_bytes(file)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file that was named on the command line."""
+    from kvg import durable
+
+    with durable.translated(path), open(path, "rb") as file:
+        return file.read()

@@ -6,7 +6,7 @@ from kvg.errors import GateFailed
 from kvg.gates.consistency import Ask, consistency_gate
 from kvg.gates.outcome import GateInput, GateOutcome
 from kvg.gates.place import Place
-from kvg.gates.spec import CONSISTENCY, Spec
+from kvg.gates.spec import CONSISTENCY, KINDS, Spec
 
 
 def run_gate(spec: Spec, given: GateInput, place: Place, *, ask: Ask | None = None) -> GateOutcome:
@@ -17,7 +17,7 @@ def run_gate(spec: Spec, given: GateInput, place: Place, *, ask: Ask | None = No
     """
     if spec.kind.proves == CONSISTENCY:
         if ask is None:
-            raise GateFailed(f"gate {spec.gate}: needs a model to ask", hint="give --model")
+            raise GateFailed(f"gate {spec.gate}: needs a model to ask", hint="kvg gate list")
         return consistency_gate(spec, ask)
     match spec.kind.name:
         case "cmd":
@@ -47,7 +47,7 @@ def run_gate(spec: Spec, given: GateInput, place: Place, *, ask: Ask | None = No
 
 
 def is_available(name: str) -> bool:
-    """Whether what a kind of gate needs is installed; the sandbox and a model apart."""
+    """Whether a kind of gate can be run by hand: what it needs is installed, and is no model."""
     import shutil
     from importlib.util import find_spec
 
@@ -55,4 +55,6 @@ def is_available(name: str) -> bool:
     modules = {"smt": "z3", "pytest": "pytest"}
     if name in programs:
         return shutil.which(programs[name]) is not None
+    if KINDS[name].proves == CONSISTENCY:
+        return False
     return name not in modules or find_spec(modules[name]) is not None

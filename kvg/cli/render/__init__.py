@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import Bug, most_severe
 from kvg.flow.records import SCHEMA_VERSION, Record
+from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from kvg.cli.invocation import Globals
     from kvg.cli.terminal import Terminal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Raw:
     """Bytes for standard output as they are: an object, a script, names ended by NUL."""
 
@@ -72,6 +73,8 @@ _HOMES: dict[str, str] = {
     "diff-summary": "artifacts",
     "object": "artifacts",
     "family": "flywheel",
+    "gate": "flywheel",
+    "gate-kind": "flywheel",
     "finding": "findings",
     "verify-summary": "findings",
     "key": "keys",

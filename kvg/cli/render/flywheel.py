@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count
-from kvg.flow.records.flywheel import FamilyEntry
+from kvg.flow.records.flywheel import FamilyEntry, GateKind, GateResult
 
 
 def family(record: FamilyEntry, view: View) -> Iterator[str]:
@@ -37,4 +37,18 @@ def _explained(other: Mapping[str, object]) -> Iterator[str]:
         yield f"  {'there':<10}  {part['there'] or '-'}\n"
 
 
-RENDERERS = cast("dict[str, Renderer]", {"family": family})
+def gate_kind(record: GateKind, view: View) -> Iterator[str]:
+    missing = "" if record.available else "  (not to be had here)"
+    name = view.terminal.out(f"{record.kind + ':' + record.argument:<32}", "bold")
+    yield f"{name}  {record.proves:<12}  {record.summary}{missing}\n"
+
+
+def gate(record: GateResult, view: View) -> Iterator[str]:
+    style = "green" if record.result == "PASSED" else "red"
+    why = "" if record.reason is None else f"  {record.reason}"
+    yield f"{record.gate}  {view.terminal.out(record.result, style)}{why}\n"
+    if view.verbose:
+        yield f"{record.evidence}\n"
+
+
+RENDERERS = cast("dict[str, Renderer]", {"family": family, "gate": gate, "gate-kind": gate_kind})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
-    from kvg.flow.records.flywheel import FamilyEntry
+    from kvg.flow.records.flywheel import FamilyEntry, GateKind, GateResult
     from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
@@ -43,6 +43,8 @@ _HOMES = {
     "DoctorSummary": "models",
     "FamilyEntry": "flywheel",
     "Finding": "findings",
+    "GateKind": "flywheel",
+    "GateResult": "flywheel",
     "FsckSummary": "upkeep",
     "Graft": "computed",
     "HelpText": "program",
@@ -83,6 +85,8 @@ __all__ = [
     "DoctorSummary",
     "FamilyEntry",
     "Finding",
+    "GateKind",
+    "GateResult",
     "FsckSummary",
     "Graft",
     "HelpText",

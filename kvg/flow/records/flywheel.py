@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.digest import Digest
+from kvg.errors import GateFailed
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FamilyEntry(Record):
     """One family: the digest of a structure, and the structure.
 
@@ -28,3 +29,33 @@ class FamilyEntry(Record):
     methods: tuple[Digest, ...]
     artifacts: tuple[Digest, ...]
     explained: tuple[Mapping[str, object], ...] | None = None
+
+
+@frozen
+class GateKind(Record):
+    """A kind of gate that there is, and whether what it needs is installed."""
+
+    type: ClassVar[str] = "gate-kind"
+    kind: str
+    argument: str
+    proves: str
+    available: bool
+    summary: str
+
+
+@frozen
+class GateResult(Record):
+    """One gate that was run. ``evidence`` is its document, ``digest`` the digest of that."""
+
+    type: ClassVar[str] = "gate"
+    gate: str
+    spec: str
+    result: str
+    reason: str | None
+    configuration: tuple[Mapping[str, object], ...]
+    digest: Digest
+    evidence: str
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.result == "PASSED" else GateFailed.code
