@@ -155,7 +155,7 @@ def test_text_past_the_window(made: Kvg, folder: Path) -> None:
     check_refused(made("graft", "t", "--prompt-file", "prompt.txt"), 7, "window")
     (folder.parent / "just.md").write_text(models.text_of(folder, models.POSITIONS))
     assert made("deposit", "just.md").code == 0
-    ran = made("graft", "just", "--json")
+    ran = made("graft", "just", "--json", "--max-tokens", "1")
     assert ran.code == 0
     check_refused(made("replay", "just"), 2, "no prompt fits")
 
@@ -203,7 +203,12 @@ def failing() -> Iterator[Callable[..., None]]:
     durable.set_hook(None)
 
 
-MOMENTS = [("write", "objects/", 1), ("write", "objects/", 4), ("rename", "objects/", 2), ("write", "log/", 1)]
+MOMENTS = [
+    ("write", "objects/", 1),
+    ("write", "objects/", 4),
+    ("rename", "objects/", 2),
+    ("write", "log/", 1),
+]
 ERRORS = {
     "denied": (PermissionError(errno.EACCES, "Permission denied"), 1, "permission denied"),
     "read-only": (OSError(errno.EROFS, "Read-only file system"), 1, "read-only"),
@@ -232,7 +237,7 @@ def test_writing_fails(
     durable.set_hook(None)
     check_whole(made, user, before)
     assert made("deposit", "u", "--text", "Another text, quite short.").code == 0
-    assert made("graft", "u").code == 0
+    assert made("graft", "u", "--max-tokens", "1").code == 0
 
 
 def test_ctrl_c_during_prefill(
@@ -297,7 +302,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mount: not permitted here, so no small disk")
     yield folder
-    subprocess.run(["umount", str(folder)], check=False)
+    subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
 def test_a_full_disk(made: Kvg, folder: Path, small_disk: Path) -> None:
@@ -317,4 +322,4 @@ def test_a_full_disk(made: Kvg, folder: Path, small_disk: Path) -> None:
     assert made("verify", *at).code == 0
     filler.unlink()
     assert made("deposit", str(text), *at).code == 0
-    assert made("graft", "full", *at).code == 0
+    assert made("graft", "full", "--max-tokens", "1", *at).code == 0

@@ -75,7 +75,9 @@ def test_a_stored_beginning_is_reused_without_being_named(
     assert user.store.ref("c") == first.digest
     lone = models.User.make(user.folder / "lone")
     lone.add("tiny", tiny["llama"])
-    assert deposit(lone.store, lone.settings, DepositRequest("b", text=longer)).digest == second.digest
+    assert (
+        deposit(lone.store, lone.settings, DepositRequest("b", text=longer)).digest == second.digest
+    )
 
 
 DEPOSIT_TWICE = """

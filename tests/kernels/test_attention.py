@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+
 from kvg_kernels.attention import (
     BLOCK_TOKENS,
     AttentionSpec,
@@ -27,7 +28,13 @@ SPANS = [(0, 1), (0, 2), (0, 257), (255, 1), (255, 2), (256, 1), (250, 20), (500
 
 
 def inputs(
-    made: Made, n: int, dtype: torch.dtype, *, heads: int = 6, groups: int = 2, dims: tuple[int, int] = (16, 16)
+    made: Made,
+    n: int,
+    dtype: torch.dtype,
+    *,
+    heads: int = 6,
+    groups: int = 2,
+    dims: tuple[int, int] = (16, 16),
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     k_dim, v_dim = dims
     query = made(heads, n, k_dim, dtype=dtype) * 2
@@ -41,7 +48,9 @@ def inputs(
 def test_is_close_to_its_definition_in_float64(
     made: Made, spec: AttentionSpec, dtype: torch.dtype, sinks: bool, nan_filled: None
 ) -> None:
-    close = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    close = (
+        {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    )
     for start, n in SPANS:
         query, keys, values = inputs(made, n, dtype)
         extra = made(6, dtype=dtype) if sinks else None
@@ -139,7 +148,9 @@ def test_what_lies_past_the_text_or_before_the_window_changes_no_bit(
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_capacity_of_the_state_changes_no_bit(made: Made, dtype: torch.dtype) -> None:
     query, keys, values = inputs(made, 30, dtype)
-    tight = attention(query, keys[:, :256].contiguous(), values[:, :256].contiguous(), 200, SPECS["full"])
+    tight = attention(
+        query, keys[:, :256].contiguous(), values[:, :256].contiguous(), 200, SPECS["full"]
+    )
     assert torch.equal(attention(query, keys, values, 200, SPECS["full"]), tight)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from kvg_kernels.linear import SMALL_TILE, TILES, linear, linear_reference
 from kvg_kernels.linear.cpu import row_tiles
 
@@ -40,7 +41,9 @@ def test_is_close_to_float64(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_keeps_its_bits_in_any_company(made: Made, dtype: torch.dtype, n_threads: int) -> None:
+def test_a_row_keeps_its_bits_in_any_company(
+    made: Made, dtype: torch.dtype, n_threads: int
+) -> None:
     weight, x = made(96, 64, dtype=dtype), made(600, 64, dtype=dtype)
     whole = linear(x, weight, tiles=ONE)
     for cuts in ([0, 1, 2, 600], [0, 255, 256, 257, 600], [0, 17, 599, 600]):

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional
+
 from kvg_kernels.pointwise import pointwise
 from kvg_kernels.pointwise.cpu import GRAIN_ELEMENTS, VECTOR_ELEMENTS, padded_length
-from torch.nn import functional
 
 Made = Callable[..., torch.Tensor]
 OPS = {
@@ -57,7 +58,16 @@ def test_is_close_to_float64(made: Made, op: Callable[[torch.Tensor], torch.Tens
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7, 16])
 def test_every_share_is_whole_vectors(threads: int) -> None:
-    for n in (1, 127, 128, 129, GRAIN_ELEMENTS - 1, GRAIN_ELEMENTS + 1, 5 * GRAIN_ELEMENTS + 3, 10**6):
+    for n in (
+        1,
+        127,
+        128,
+        129,
+        GRAIN_ELEMENTS - 1,
+        GRAIN_ELEMENTS + 1,
+        5 * GRAIN_ELEMENTS + 3,
+        10**6,
+    ):
         length = padded_length(n, threads)
         shares = min(threads, -(-length // GRAIN_ELEMENTS)) or 1
         assert length >= n

