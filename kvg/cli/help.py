@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import shutil
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from typer.core import TyperArgument, TyperOption
 
 from kvg.cli.table import SECTIONS, VERBS, Verb
 from kvg.errors import KINDS, UsageError
+from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Rows = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """What is said about one verb. ``tables`` are (heading, (term, description) rows)."""
 

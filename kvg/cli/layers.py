@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import KvgError, NotFound, UsageError
 from kvg.flow.settings import check_device
+from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from kvg.cli.invocation import Globals
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Env = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """A setting that several layers can give. ``default`` None means unset."""
 
@@ -84,7 +84,7 @@ def store_path(given: Globals, env: Env) -> Path | None:
     return Path(value) if value else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A value in force and the layer it comes from; ``source`` is the file or variable."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from kvg.frozen import frozen
 
 ColorChoice = Literal["auto", "always", "never"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terminal:
     """``out_tty`` and ``err_tty``: a person reads them. ``progress``: bars may be drawn."""
 

@@ -13,10 +13,10 @@ All integers are little-endian. Reading takes no more memory than the header's o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from kvg.digest import Buffer, Digest, blake3_bytes, from_raw, raw_of
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 
 RAW = 0
 ZSTD = 1
@@ -41,7 +41,7 @@ _PREFIX = struct.Struct("<4sBBHQIIII32s")
 _PLANES = {RAW: (1,), ZSTD: (1,), PLANES: (2, 4)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """One frame: ``planes`` holds (stored bytes, coding) for each plane in turn."""
 
@@ -66,7 +66,7 @@ class Frame:
         return (self.raw_size - plane + n - 1) // n
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """A header that says what an encoder would have said of its sizes.
 

@@ -6,7 +6,6 @@ The digest of an object is that of its raw bytes; how it is stored never changes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kvg.codec import zstd
@@ -27,6 +26,7 @@ from kvg.codec.header import (
 from kvg.codec.planes import split_planes
 from kvg.digest import Buffer, Digest, Sha256Stream, blake3_all, blake3_bytes
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 
 DEFAULT_LIMIT = 1 << 30
 """Bytes: the largest object that ``decode`` makes room for unless told otherwise."""
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """An object ready to be written.
 

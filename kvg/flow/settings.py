@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound, UsageError
+from kvg.frozen import frozen
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kvg.trust.keyring import Keyring
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The settings in force, whatever layer they came from.
 

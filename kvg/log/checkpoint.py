@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import Buffer
 from kvg.errors import Corrupt, Untrusted, UsageError
+from kvg.frozen import frozen
 from kvg.log.merkle import HASH_SIZE
 from kvg.signing import base64
 from kvg.signing.note import is_name, is_note_signed, parse_note, sign_note
@@ -20,7 +20,7 @@ MAX_CHECKPOINT_SIZE: Final = 64 << 10
 _SIZE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """A log at one size: who, how many entries, the root over them."""
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Buffer, Digest, is_digest, parse_digest
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 
 SCHEMA: Final = "kvg.log/1"
 MAX_ENTRY_SIZE: Final = 0xFFFF
@@ -20,7 +20,7 @@ _MAX_TEXT = 1024
 _HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttestationEntry:
     """``envelope``, a signed statement, is about the manifest ``subject``."""
 
@@ -35,7 +35,7 @@ class AttestationEntry:
         _check_digest(self.envelope, "envelope")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefEntry:
     """From here on ``name`` means ``digest``, or nothing; before it meant ``previous``."""
 
@@ -52,7 +52,7 @@ class RefEntry:
         _check_digest(self.previous, "previous", optional=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustEntry:
     """The store's trust file is at ``version``, whose bytes have ``digest``."""
 
@@ -67,7 +67,7 @@ class TrustEntry:
         _check_digest(self.digest, "digest")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RevokeEntry:
     """``keyid`` counts for what log ``origin`` had included before ``size``, nothing after."""
 
@@ -87,7 +87,7 @@ class RevokeEntry:
         _check_int(self.size, "size")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetEntry:
     """The artifact ``digest`` was removed on purpose."""
 
@@ -100,7 +100,7 @@ class ForgetEntry:
         _check_digest(self.digest, "digest")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreregEntry:
     """The object ``digest`` was committed to before its outcome was known."""
 
@@ -113,7 +113,7 @@ class PreregEntry:
         _check_digest(self.digest, "digest")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PinEntry:
     """The artifact ``digest`` is kept (``on``) or no longer kept by a pin."""
 
@@ -129,7 +129,7 @@ class PinEntry:
             raise Corrupt("on: not true or false")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RekeyEntry:
     """The log's key is ``public`` (a note verifier line) from the next checkpoint on."""
 
@@ -156,7 +156,7 @@ Entry: TypeAlias = (
 
 def encode_entry(entry: Entry) -> bytes:
     """The canonical bytes of ``entry``, under 64 KiB."""
-    fields: dict[str, Json] = {name: getattr(entry, name) for name in entry.__slots__}
+    fields: dict[str, Json] = {name: getattr(entry, name) for name in entry.__match_args__}
     return canon.encode({"schema": SCHEMA, "type": entry.type, **fields})
 
 
@@ -181,7 +181,7 @@ def _read(value: Json) -> Entry:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise Corrupt(f"type {str(kind)[:40]!r} is not of version 1")
     entry_type, read = _KINDS[kind]
-    fields = canon.take(value, ("schema", "type", *entry_type.__slots__), what=kind)
+    fields = canon.take(value, ("schema", "type", *entry_type.__match_args__), what=kind)
     return read(canon.as_int(fields["time"], what="time"), fields)
 
 

@@ -6,12 +6,12 @@ The text format of https://c2sp.org/tlog-proof (version 1): index, inclusion pro
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import Buffer
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.log import merkle
 from kvg.log.checkpoint import (
     MAX_CHECKPOINT_SIZE,
@@ -31,7 +31,7 @@ _INDEX = re.compile(r"index (0|[1-9][0-9]{0,15})", re.ASCII)
 _MAX_HASHES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Receipt:
     """A position (origin, index) with its proof; ``note`` is the checkpoint's bytes.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Digest, parse_digest, sha256
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.objects.fields import check_digest, check_dtype, check_int, check_name
 
 MODEL_SCHEMA: Final = "kvg.model/1"
@@ -22,7 +22,7 @@ FloatJson: TypeAlias = (
 """Foreign JSON, such as a model's config: with floats."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """Which mathematics: the fingerprint of weights and config, and what they are called."""
 
@@ -36,7 +36,7 @@ class Model:
         check_dtype(self.dtype, "model.dtype")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """How a scheduled reference cuts its input: pages of ``page_tokens``, backend, threads."""
 
@@ -50,7 +50,7 @@ class Schedule:
         check_int(self.threads, "engine.schedule.threads", least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Engine:
     """How it was computed; ``schedule`` is None exactly when the reference is invariant."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.objects.fields import ascends, check_dtype, check_int, check_name, read_ints
 from kvg.objects.page import MAX_LAYER
 
@@ -16,7 +16,7 @@ Span: TypeAlias = tuple[int, int]
 """Positions [start, end)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerSpec:
     """One layer's cache: its index in the model, its shape and its visibility (None: all)."""
 
@@ -29,7 +29,7 @@ class LayerSpec:
     window: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Layers whose caches are equal in all but number. ``window`` counts the token itself."""
 
@@ -59,7 +59,7 @@ class Group:
             check_int(self.window, f"{where}: window", least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """How the state is cut: up to ``page_tokens`` tokens per page, per group."""
 

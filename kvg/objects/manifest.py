@@ -7,13 +7,13 @@ was read or built. ``Corrupt`` messages name the field; ``parse_manifest`` adds 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Buffer, Digest, parse_digest, sha256
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.objects import page as pages
 from kvg.objects import tokens as token_ids
 from kvg.objects.computation import (
@@ -88,7 +88,7 @@ MAX_SIZE_BYTES: Final = 64 << 20
 """The most that a reader needs to hold for one manifest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tokens:
     """The token ids: the digest of their stored bytes, and how many."""
 
@@ -100,7 +100,7 @@ class Tokens:
         check_int(self.count, "tokens.count", least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """One page: positions [start, end) of one group, its digest, BLAKE3-256 hex and size."""
 
@@ -124,7 +124,7 @@ class Page:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Witness:
     """The digest of the raw logits at one position, and the lowest id among their maxima."""
 
@@ -145,7 +145,7 @@ class Witness:
         check_int(self.next_token, f"{where}: next_token", most=self.shape[0] - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """One computation, whole: nothing can be added or left out without ``Corrupt``.
 

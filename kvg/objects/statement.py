@@ -8,13 +8,13 @@ v0.1. Where the last two leave room, kvg marks a resource's part by its ``annota
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_digest
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PROVENANCE_TYPE: Final = "https://slsa.dev/provenance/v1"
@@ -30,7 +30,7 @@ FAILED: Final = "FAILED"
 WARNED: Final = "WARNED"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resource:
     """Something a statement points at: a name, and where known its digest and its URI."""
 
@@ -45,7 +45,7 @@ class Resource:
             raise Corrupt(f"resource {self.name[:80]}: not a digest: {str(self.digest)[:80]!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provenance:
     """Where a deposit came from and what made it.
 
@@ -78,7 +78,7 @@ class Provenance:
             raise Corrupt("provenance: cut points do not ascend")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TestResult:
     """The outcome of one gate or replay, with its configuration and its evidence."""
 
@@ -97,7 +97,7 @@ class TestResult:
             raise Corrupt("test result: no gate")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Statement:
     """What was said (``predicate``) of the manifest ``subject``."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Digest, hex_of, sha256
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.problem.constraint import normal_constraint
 from kvg.problem.literals import Literal
 from kvg.problem.text import canonical_text
@@ -18,7 +18,7 @@ SCHEMA: Final = "kvg.family/1"
 SEED_HEX: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A structure: canonical text, normal constraint (None: none), and the types of the slots."""
 
@@ -49,7 +49,7 @@ class Family:
         return seed_hash(self.text, constraint)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One instance: its family, and the literals in the slots."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, TypeAlias
 
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 
 MAX_LIST_DEPTH: Final = 32
 MAX_DIGITS: Final = 4000
@@ -44,7 +44,7 @@ _NUMBERS: Final = (
 _STARTS: Final = frozenset(_SIGNS) | _DIGITS | frozenset(_CLOSING) | {"["}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal:
     """A literal as it stood: its type, its raw text, and the elements of a list."""
 

@@ -5,11 +5,11 @@ The document names its parts by digest; that it was proved is what its attestati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kvg import canon
 from kvg.digest import Digest, parse_digest, sha256
+from kvg.frozen import frozen
 from kvg.problem.ranges import SlotRange, parse_range, range_value
 
 SCHEMA: Final = "kvg.method/1"
@@ -19,7 +19,7 @@ METHOD_GATE: Final = "method"
 MAX_PROGRAM_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """``program`` defines ``solve``, ``checker`` defines ``check``; ``slots`` are their ranges."""
 

@@ -8,7 +8,6 @@ drawn from a usual range, and any value is answered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +17,7 @@ from typing import Final, cast
 from kvg import canon
 from kvg.canon import Json
 from kvg.errors import Corrupt, UsageError
+from kvg.frozen import frozen
 from kvg.problem.literals import NUMERIC, Literal, Value, parse_literal
 
 FIELDS: Final = ("type", "name", "least", "most", "items")
@@ -36,7 +36,7 @@ _PLACES: Final = 100
 _DENOMINATORS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotRange:
     """The values of one slot; ``least`` and ``most`` are literals as written."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import Final
 
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 from kvg.problem.code import code_digest
 from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
 
@@ -17,7 +17,7 @@ _CLOSING: Final = "```"
 _PLAIN: Final = re.compile(r"[^\[\"“`0-9+\-−{}]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CanonicalText:
     """Wording with placeholders ``{i:type}`` and ``{code:…}``, and the literals that they replace.
 

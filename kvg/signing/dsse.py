@@ -7,11 +7,11 @@ stored JSON, and only after ``signers`` has named keys that they trust.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 from kvg.signing import base64
 from kvg.signing.keys import PrivateKey, PublicKey
 
@@ -22,7 +22,7 @@ _MAX_KEYID = 1024
 _MAX_SIGNATURE = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """One signature of an envelope; ``keyid`` is a hint that nobody has authenticated."""
 
@@ -36,7 +36,7 @@ class Signature:
             raise ValueError("malformed keyid")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Envelope:
     """A parsed envelope. Its payload is not to be believed before ``signers`` has been asked."""
 

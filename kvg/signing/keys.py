@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kvg.digest import sha256_bytes
 from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.frozen import frozen
 from kvg.signing import base64
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _SMALL_ORDER_Y = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicKey:
     """An Ed25519 public key: the 32 bytes of RFC 8032.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kvg.digest import sha256_bytes
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 from kvg.signing import base64
 from kvg.signing.keys import PrivateKey, PublicKey, public_from_raw
 
@@ -19,7 +19,7 @@ _VERIFIER = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)", re.ASCII)
 _SIGNATURE = re.compile(r"\u2014 ([^ ]+) ([A-Za-z0-9+/=]+)\n", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteSignature:
     """One signature line: the signer's name, 4 bytes that say which key, the signature."""
 
@@ -32,7 +32,7 @@ class NoteSignature:
             raise ValueError("malformed note signature")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """A parsed note. ``text`` ends with a newline; believe it only after ``is_note_signed``."""
 

@@ -8,11 +8,11 @@ it counts is for ``kvg.verify`` to judge.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 from kvg.objects.statement import Provenance, Resource, Statement, parse_statement
 from kvg.signing.dsse import parse_envelope
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_ENVELOPE_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Closure:
     """One artifact: ``resources`` are what statements about it name, if it lies in this store."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kvg import canon, durable
 from kvg.digest import from_raw
 from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace
+from kvg.frozen import frozen
 from kvg.log.entry import parse_entry
 from kvg.store import tables as t
 from kvg.store.lmdb_file import (
@@ -38,7 +38,7 @@ BATCH_ENTRIES = 2048
 _STATE = b"log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     """Up to where the log is folded: its origin, how many entries, and the root over those."""
 

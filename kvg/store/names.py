@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 
 MAX_NAME_BYTES = 255
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*(?:/[a-z0-9_-][a-z0-9._-]*)*", re.ASCII)
@@ -14,7 +14,7 @@ _HEX = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 RULE = "lower-case letters, digits and . _ - /, no part starts with a dot, no '..'"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefAt:
     """A ref, or its value ``back`` moves ago: ``REF@{back}``."""
 

@@ -11,12 +11,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_prefix, sha256_all, short
 from kvg.errors import Corrupt, NotFound, UsageError
+from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ HEADER_SLACK_BYTES = 1 << 16
 FILE_MODE = 0o444
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PutResult:
     """One put: the object's digest, whether it was written now, and its size in stored form."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kvg.digest import Digest, raw_of, short
 from kvg.errors import Conflict, Corrupt, NotFound
+from kvg.frozen import frozen
 from kvg.log.entry import (
     AttestationEntry,
     Entry,
@@ -37,7 +37,7 @@ Expectation: TypeAlias = Digest | Literal[_Anything.ANY] | None
 """What a ref has to be now: a digest, nothing (None), or anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefMove:
     """A wish to move a ref; refused with ``Conflict`` unless the ref is as expected now."""
 
@@ -49,7 +49,7 @@ class RefMove:
         check_ref_name(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Published:
     """What one publication added: each entry with its index in the log; may be nothing."""
 

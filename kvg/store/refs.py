@@ -7,12 +7,12 @@ and the objects do not say; what they answer is a hint that the verification che
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg import canon
 from kvg.digest import Digest, Sha256Stream, from_raw, raw_of, sha256_bytes
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.log.entry import (
     AttestationEntry,
     Entry,
@@ -43,7 +43,7 @@ ARTIFACT = b"A"
 MEMBER_BYTES = 1 + POSITION_BYTES + 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FamilyClaim:
     """What an envelope's subject is to a family: a method of it, or an artifact made for it."""
 
@@ -51,7 +51,7 @@ class FamilyClaim:
     is_method: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A method or an artifact that the log, at ``index``, lists for a family."""
 
@@ -60,7 +60,7 @@ class Member:
     is_method: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefValue:
     """What a ref is now: its digest (None: removed), its log index, and how often it moved."""
 
@@ -70,7 +70,7 @@ class RefValue:
     moves: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """One move of a ref, at its position in the log."""
 
@@ -78,7 +78,7 @@ class Move:
     digest: Digest | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoggedAttestation:
     """An envelope that the log lists for a subject, at its position in the log."""
 

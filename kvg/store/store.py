@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, sha256_bytes, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.frozen import frozen
 from kvg.store import pending as pending_roots
 from kvg.store import refs as folded
 from kvg.store import tables as t
@@ -45,7 +45,7 @@ MANIFEST_LIMIT_BYTES = 64 << 20
 TOKENS_LIMIT_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """What a person meant: a digest, and the name by which it was found, if it was one."""
 

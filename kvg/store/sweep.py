@@ -17,13 +17,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible
+from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.store import pending
 from kvg.store.closure import attested, closure
@@ -43,7 +43,7 @@ INDEX_ASIDE = "index."
 LONGEST_PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Swept:
     """What was removed, or in a dry run would be. Temporaries are files and folders in ``tmp``."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Conflict, KvgError, NotFound, Untrusted, UsageError
+from kvg.frozen import frozen
 from kvg.signing import keys as signing
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._@-]{0,99}", re.ASCII)
 _KEYID = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyInfo:
     """What is known of a private key without opening it."""
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Buffer
 from kvg.errors import Corrupt, Untrusted, UsageError
+from kvg.frozen import frozen
 from kvg.signing import base64
 from kvg.signing.keys import PrivateKey, PublicKey, public_from_raw
 
@@ -39,7 +40,7 @@ _ORIGIN = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
 _KEYS = ("schema", "version", "bootstrap", "keys", "thresholds", "revoked", "signatures")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustedKey:
     """A key that counts, and for which roles (ascending, at least one)."""
 
@@ -54,7 +55,7 @@ class TrustedKey:
             raise Corrupt(f"trust: key {self.keyid[:12]} has roles {self.roles}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Revocation:
     """A key that counts no more, but for what the log ``origin`` held before it had ``size``."""
 
@@ -69,7 +70,7 @@ class Revocation:
             raise Corrupt(f"trust: revocation of {self.keyid[:12]} has no position in a log")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustSignature:
     """One signature over the file; ``keyid`` only tells which key to try."""
 
@@ -81,7 +82,7 @@ class TrustSignature:
             raise Corrupt("trust: malformed signature")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustFile:
     """One version. Version 0 is no file at all: nobody is trusted."""
 

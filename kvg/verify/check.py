@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, blake3_hex, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
 from kvg.objects.page import check_page
 from kvg.verify.judgement import Judgement, judge, required_gates
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One fault: the exit code and kind it stands for, the object, and what is wrong with it."""
 
@@ -33,7 +34,7 @@ class Finding:
         return self.code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArtifactCheck:
     """One artifact: its faults, and what was found good: ``objects``, digest to raw bytes."""
 
@@ -47,7 +48,7 @@ class ArtifactCheck:
     signers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerifySummary:
     """Everything that was checked. ``recomputed`` counts pages recomputed from tokens: none here.
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kvg import durable
 from kvg.digest import Digest, hex_of, raw_of, sha256, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.frozen import frozen
 from kvg.store.layout import LOST_FOUND
 from kvg.store.sweep import Reach
 from kvg.verify.check import (
@@ -45,7 +46,7 @@ TRUST = "trust.json"
 _UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repaired:
     """What was done about a fault; ``moved_to`` is under the store's folder."""
 
@@ -55,7 +56,7 @@ class Repaired:
     moved_to: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FsckSummary:
     """Everything that was looked at. ``bytes`` are raw bytes of good objects.
 

@@ -16,11 +16,11 @@ What this does **not** do: it reads no page, and can't say whether the pages are
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.statement import (
     FAILED,
@@ -49,7 +49,7 @@ REQUIRE_KEY = "deposit.require"
 MAX_ENVELOPE_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """One envelope: where the log holds it, what trusted keys signed in it, who else claims to.
 
@@ -65,7 +65,7 @@ class Opened:
     revoked: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids."""
 

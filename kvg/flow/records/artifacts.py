@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.digest import Digest
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attestation(Record):
     """One signed statement: ``kind`` is deposit, test-result or unknown.
 
@@ -26,7 +26,7 @@ class Attestation(Record):
     detail: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact(Record):
     """One artifact: its manifest, what is attested, and the names of the first description.
 
@@ -53,7 +53,7 @@ class Artifact(Record):
     verification: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference(Record):
     """One field in which two artifacts differ."""
 
@@ -63,7 +63,7 @@ class Difference(Record):
     b: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiffSummary(Record):
     """Two artifacts compared; ``common_tokens`` is the length of the prefix that they share."""
 
@@ -77,7 +77,7 @@ class DiffSummary(Record):
     only_b_pages: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectBytes(Record):
     """The raw bytes of an object, for JSON in base64."""
 

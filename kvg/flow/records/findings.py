@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding(Record):
     """One problem; ``code`` and ``kind`` are those of the error taxonomy."""
 
@@ -24,7 +24,7 @@ class Finding(Record):
         return self.code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerifySummary(Record):
     """What was checked. ``recomputed`` counts pages whose truth was checked by computing them."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyEntry(Record):
     """A key of the user's; ``public`` is its OpenSSH line."""
 
@@ -21,7 +21,7 @@ class KeyEntry(Record):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicText(Record):
     """A public key in the form that was asked for."""
 
@@ -32,7 +32,7 @@ class PublicText(Record):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustEntry(Record):
     """A key that the store trusts, for ``roles``; ``name`` is that of the user's own key, if so."""
 
@@ -44,7 +44,7 @@ class TrustEntry(Record):
     revoked: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustSummary(Record):
     """The trust file: its version, and how many keys each role needs."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kvg.digest import Digest
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelEntry(Record):
     """A registered model; ``parameters`` counts weights, None where not known."""
 
@@ -25,7 +25,7 @@ class ModelEntry(Record):
     device: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoctorCheck(Record):
     """One look at the machine; ``failed`` decides the exit code by ``code`` (7 unless said)."""
 
@@ -41,7 +41,7 @@ class DoctorCheck(Record):
         return self.code if self.status == "failed" else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoctorSummary(Record):
     """What the machine can do; ``exact`` is None where no model was there to prove it."""
 

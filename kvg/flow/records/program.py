@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Version(Record):
     """This kvg."""
 
@@ -16,7 +16,7 @@ class Version(Record):
     version: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HelpText(Record):
     """A help page, as text."""
 
@@ -24,7 +24,7 @@ class HelpText(Record):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigEntry(Record):
     """A setting in force; ``origin`` is flag, environment, store, user or default.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.digest import Digest
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefEntry(Record):
     """A ref and its artifact at a glance; ``model`` is the name of the model here, or None."""
 
@@ -26,7 +26,7 @@ class RefEntry(Record):
     previous: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefMoved(Record):
     """A ref that was set, moved or removed (``digest`` None); ``log_index`` None in a dry run."""
 
@@ -37,7 +37,7 @@ class RefMoved(Record):
     log_index: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pinned(Record):
     """A pin that is now ``on`` or off; ``changed`` is False when it was so before."""
 
@@ -47,7 +47,7 @@ class Pinned(Record):
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name(Record):
     """The digest that a name stands for."""
 

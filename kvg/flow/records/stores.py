@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Initialised(Record):
     """A store; ``created`` is False when it was there already.
 
@@ -22,7 +22,7 @@ class Initialised(Record):
     origin: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEntry(Record):
     """One entry of the store's log; what does not apply to its ``entry`` type is None."""
 
@@ -38,7 +38,7 @@ class LogEntry(Record):
     receipt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reindexed(Record):
     """An index that was rebuilt from the files."""
 

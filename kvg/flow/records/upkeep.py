@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repaired(Record):
     """What was done about a fault; ``moved_to`` lies under the store's folder."""
 
@@ -18,7 +18,7 @@ class Repaired(Record):
     moved_to: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FsckSummary(Record):
     """A whole store checked. ``bytes`` are raw bytes of good objects.
 
@@ -37,7 +37,7 @@ class FsckSummary(Record):
     repaired: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collected(Record):
     """What gc removed, or in a dry run would remove. Sizes are of files on disk."""
 
