@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from kvg_kernels.alignment import aligned
 from kvg_kernels.linear import SMALL_TILE, linear
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
@@ -30,8 +31,21 @@ from kvg_kernels.pointwise import pointwise
 ATTENTION_NAME = "kvg_invariant"
 """What the transformers attention interface knows this attention by."""
 
-LinearMenu = Mapping[tuple[int, int], tuple[int, ...]]
-"""Row tiles that were proved equal on this machine, by (inputs, outputs) of a linear layer."""
+
+@dataclass(frozen=True, slots=True)
+class TileMenu:
+    """The tiles that were proved equal on this machine, largest first.
+
+    ``linear``: rows, by (inputs, outputs) of a linear layer; ``attention``: positions, by the
+    shape of a layer (heads per key head, key heads, k_dim, v_dim, window). What is not there takes
+    the one tile that the others were compared with.
+    """
+
+    linear: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    attention: Mapping[AttentionShape, tuple[int, ...]] = field(default_factory=dict)
+
+
+AttentionShape: TypeAlias = tuple[int, int, int, int, int | None]
 
 _SHAPE_FREE = (SMALL_TILE,)
 _MATMULS = frozenset(
@@ -42,7 +56,7 @@ _MATMULS = frozenset(
 class Execution:
     """One forward pass: the slots it works on and what its layers share."""
 
-    def __init__(self, cache: BoundCache, menu: LinearMenu) -> None:
+    def __init__(self, cache: BoundCache, menu: TileMenu) -> None:
         self.cache = cache
         self.menu = menu
         self.masks: MaskCache = {}
@@ -108,7 +122,7 @@ class _Operators(TorchFunctionMode):
     def _linear(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        tiles = self._execution.menu.get((weight.shape[1], weight.shape[0]), _SHAPE_FREE)
+        tiles = self._execution.menu.linear.get((weight.shape[1], weight.shape[0]), _SHAPE_FREE)
         return linear(x, weight, bias, tiles=tiles)
 
 
@@ -164,6 +178,9 @@ def attention_of_slots(
     execution.specs.setdefault(layer, spec)
     if isinstance(execution.cache, ShapeProbe):
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
+    heads, kv_heads = query.shape[1], key.shape[1]
+    shape = (heads // kv_heads, kv_heads, key.shape[-1], value.shape[-1], sliding_window)
+    tiles = execution.menu.attention.get(shape, ())
     with execution.own_operators():
         rows = [
             attention(
@@ -174,6 +191,7 @@ def attention_of_slots(
                 spec,
                 sinks=s_aux,
                 masks=execution.masks,
+                tiles=tiles,
             ).transpose(0, 1)
             for row, (state, start) in enumerate(
                 zip(execution.cache.states, execution.cache.starts, strict=True)

@@ -15,7 +15,7 @@ from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
-from kvg.model.invariant import ATTENTION_NAME, Execution, installed
+from kvg.model.invariant import ATTENTION_NAME, Execution, TileMenu, installed
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
 
@@ -128,7 +128,7 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
         )
     if config.get("kv_lora_rank"):
         raise Incompatible(
-            f"{what}: multi-head latent attention keeps compressed keys, which pages cannot hold yet",
+            f"{what}: latent attention keeps compressed keys, which pages cannot hold yet",
             hint="only models that cache keys and values can be deposited",
         )
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -142,7 +142,7 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
 def probe_layers(module: PreTrainedModel, device: torch.device) -> tuple[LayerSpec, ...]:
     """What each layer caches, seen in one forward pass over one token."""
     cache = ShapeProbe()
-    execution = Execution(cache, {})
+    execution = Execution(cache, TileMenu())
     zero = torch.zeros(1, 1, dtype=torch.long, device=device)
     with torch.inference_mode(), installed(execution):
         _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))

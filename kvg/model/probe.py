@@ -1,4 +1,4 @@
-"""The probe: how this machine computes, as one digest; and the proof that tiles agree on it.
+"""The probe: how this machine computes, as one digest.
 
 Inputs come from SHAKE-256 of a label (u16 to float in [-1, 1) to the model's dtype), never from a
 library's random generator, so two machines with equal probes give equal bits for equal operators.
@@ -6,7 +6,7 @@ library's random generator, so two machines with equal probes give equal bits fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,21 +16,17 @@ from torch.nn import functional
 import kvg_kernels
 from kvg import canon
 from kvg.digest import Digest, sha256, shake256
-from kvg.errors import Incompatible
 from kvg.model.dtypes import TORCH_DTYPES, tensor_digest
-from kvg.model.invariant import LinearMenu
 from kvg.model.loader import LoadedModel
 from kvg.model.state import zeros_aligned
 from kvg.objects.manifest import Group, Schedule
 from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention
-from kvg_kernels.linear import SMALL_TILE, TILES, linear
+from kvg_kernels.linear import SMALL_TILE, linear
 from kvg_kernels.pointwise import pointwise
 
 PROBE_VERSION = "kvg.probe/1"
 PATTERN_ELEMENTS = 1 << 18
 """Elements drawn per input; longer inputs repeat them."""
-CHECK_FLOPS = 4e9
-"""A tile is checked on a layer only where one call costs less than this; others are not used."""
 ROWS = 48
 ELEMENTWISE: tuple[tuple[str, Callable[[torch.Tensor], torch.Tensor]], ...] = (
     ("cos", torch.cos),
@@ -93,56 +89,6 @@ def probe(model: LoadedModel, schedule: Schedule | None) -> Digest:
     )
 
 
-def prove_tiles(model: LoadedModel) -> LinearMenu:
-    """The row tiles that agree bit for bit on this machine, for each linear layer of ``model``.
-
-    Checks the tiles against the smallest, with one thread and with all. Raises ``Incompatible``
-    when even the smallest depends on the threads.
-    """
-    menu: dict[tuple[int, int], tuple[int, ...]] = {}
-    dtype = TORCH_DTYPES[model.dtype]
-    for shape in linear_shapes(model):
-        weight = made_input("weight", (shape.n_out, shape.n_in), dtype)
-        fitting = [t for t in TILES if 2.0 * t * shape.n_in * shape.n_out <= CHECK_FLOPS]
-        x = made_input("rows", (max([SMALL_TILE, *fitting]), shape.n_in), dtype)
-        base = linear(x[: 4 * SMALL_TILE], weight, tiles=(SMALL_TILE,))
-        with one_thread():
-            alone = linear(x[: 4 * SMALL_TILE], weight, tiles=(SMALL_TILE,))
-        if not same_bits(base, alone):
-            raise Incompatible(
-                f"self-check: linear {shape.n_in} to {shape.n_out} in {model.dtype} depends on the "
-                "number of threads",
-                hint="use --reference scheduled on this machine",
-            )
-        menu[shape.n_in, shape.n_out] = tuple(
-            tile for tile in fitting if tile == SMALL_TILE or _agrees(tile, x, weight, base)
-        ) or (SMALL_TILE,)
-    return menu
-
-
-def prove_attention(model: LoadedModel) -> None:
-    """Raise ``Incompatible`` unless attention ignores how its queries are split, and threads."""
-    dtype = TORCH_DTYPES[model.dtype]
-    for group in model.groups:
-        repeat = _heads_per_key(model, group)
-        query, keys, values = _attention_inputs(group, repeat, dtype)
-        spec = AttentionSpec(scale=group.k_dim**-0.5, window=group.window)
-        start = BLOCK_TOKENS - 20
-        whole = attention(query, keys, values, start, spec)
-        pieces = [
-            attention(query[:, a:b].contiguous(), keys, values, start + a, spec)
-            for a, b in ((0, 7), (7, 39), (39, ROWS - 1), (ROWS - 1, ROWS))
-        ]
-        with one_thread():
-            alone = attention(query, keys, values, start, spec)
-        if not (same_bits(whole, torch.cat(pieces, 1)) and same_bits(whole, alone)):
-            raise Incompatible(
-                f"self-check: attention of group {group.name} in {model.dtype} depends on the "
-                "split of its queries or on the number of threads",
-                hint="use --reference scheduled on this machine",
-            )
-
-
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors hold the same bytes."""
     a, b = a.contiguous(), b.contiguous()
@@ -162,14 +108,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _agrees(tile: int, x: torch.Tensor, weight: torch.Tensor, base: torch.Tensor) -> bool:
-    n = min(tile, base.shape[0])
-    with one_thread():
-        alone = functional.linear(x[:tile], weight)
-    together = functional.linear(x[:tile], weight)
-    return same_bits(together[:n], base[:n]) and same_bits(alone, together)
-
-
 def _invariant_outputs(model: LoadedModel) -> Iterator[tuple[str, torch.Tensor]]:
     dtype = TORCH_DTYPES[model.dtype]
     for shape in linear_shapes(model):
@@ -178,7 +116,7 @@ def _invariant_outputs(model: LoadedModel) -> Iterator[tuple[str, torch.Tensor]]
         name = f"linear {shape.n_in} {shape.n_out}"
         yield name, linear(x, weight, tiles=(SMALL_TILE,))
     for group in model.groups:
-        query, keys, values = _attention_inputs(group, _heads_per_key(model, group), dtype)
+        query, keys, values = attention_inputs(group, heads_per_key(model, group), dtype)
         spec = AttentionSpec(scale=group.k_dim**-0.5, window=group.window)
         out = attention(query, keys, values, BLOCK_TOKENS - 20, spec)
         yield f"attention {group.name}", out
@@ -213,8 +151,8 @@ def _scheduled_outputs(
 
 
 def _stock_attention(model: LoadedModel, group: Group, n: int, dtype: torch.dtype) -> torch.Tensor:
-    repeat = _heads_per_key(model, group)
-    query, keys, values = _attention_inputs(group, repeat, dtype)
+    repeat = heads_per_key(model, group)
+    query, keys, values = attention_inputs(group, repeat, dtype)
     return functional.scaled_dot_product_attention(
         query[:, :n].unsqueeze(0),
         keys.repeat_interleave(repeat, 0).unsqueeze(0),
@@ -222,23 +160,19 @@ def _stock_attention(model: LoadedModel, group: Group, n: int, dtype: torch.dtyp
     )
 
 
-def _heads_per_key(model: LoadedModel, group: Group) -> int:
+def heads_per_key(model: LoadedModel, group: Group) -> int:
+    """How many query heads share one key head in the layers of ``group``."""
     heads = int(model.module.config.get_text_config().num_attention_heads)
     return max(1, heads // group.kv_heads)
 
 
-def _attention_inputs(
-    group: Group, repeat: int, dtype: torch.dtype
+def attention_inputs(
+    group: Group, repeat: int, dtype: torch.dtype, *, n_tokens: int = ROWS, n_blocks: int = 2
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Query ``[H, ROWS, k_dim]``, keys and values ``[kv_heads, 512, dim]``."""
-    n_keys = 2 * BLOCK_TOKENS
+    """Query ``[H, n_tokens, k_dim]``, keys and values ``[kv_heads, 256 * n_blocks, dim]``."""
+    n_keys = n_blocks * BLOCK_TOKENS
     return (
-        made_input("query", (group.kv_heads * repeat, ROWS, group.k_dim), dtype) * 4,
+        made_input("query", (group.kv_heads * repeat, n_tokens, group.k_dim), dtype) * 4,
         made_input("keys", (group.kv_heads, n_keys, group.k_dim), dtype),
         made_input("values", (group.kv_heads, n_keys, group.v_dim), dtype),
     )
-
-
-def same_rows(parts: Sequence[torch.Tensor], whole: torch.Tensor) -> bool:
-    """Whether the rows of ``parts``, one after the other, are those of ``whole``, bit for bit."""
-    return same_bits(torch.cat(list(parts)), whole)

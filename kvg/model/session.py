@@ -12,7 +12,7 @@ from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache
 from kvg.model.dtypes import tensor_digest
-from kvg.model.invariant import Execution, LinearMenu, installed
+from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
 from kvg.model.state import SlotState, place_page
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
@@ -62,7 +62,7 @@ class Session:
         self,
         model: LoadedModel,
         engine: Engine,
-        menu: LinearMenu,
+        menu: TileMenu,
         *,
         report: Report | None = None,
     ) -> None:

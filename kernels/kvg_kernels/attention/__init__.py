@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from kvg_kernels.attention import paged
-from kvg_kernels.attention.cpu import MaskCache, rows_per_tile
+from kvg_kernels.attention.cpu import MaskCache, rows_per_tile, tile_menu
 from kvg_kernels.attention.cpu import attention as _on_cpu
 from kvg_kernels.attention.paged import paged_attention_reference
 from kvg_kernels.attention.reference import attention_reference
@@ -23,6 +23,7 @@ __all__ = [
     "paged_attention",
     "paged_attention_reference",
     "rows_per_tile",
+    "tile_menu",
 ]
 
 
@@ -35,6 +36,7 @@ def attention(
     *,
     sinks: torch.Tensor | None = None,
     masks: MaskCache | None = None,
+    tiles: Sequence[int] = (),
 ) -> torch.Tensor:
     """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
 
@@ -42,12 +44,13 @@ def attention(
     C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
     ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
     be finite. ``masks`` is a cache that the layers of one forward pass may share; a GPU needs none.
+    ``tiles`` is the menu of positions per tile on a CPU; a GPU has one.
     """
     if query.is_cuda:
         from kvg_kernels.attention.triton import attention as on_gpu
 
         return on_gpu(query, keys, values, start, spec, sinks=sinks)
-    return _on_cpu(query, keys, values, start, spec, sinks=sinks, masks=masks)
+    return _on_cpu(query, keys, values, start, spec, sinks=sinks, masks=masks, tiles=tiles)
 
 
 def paged_attention(

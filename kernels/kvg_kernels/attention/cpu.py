@@ -1,15 +1,17 @@
 """``attention`` on a CPU: stock scaled-dot-product attention, called on shapes that position fixes.
 
-A query tile holds a fixed number of consecutive absolute positions; the query heads that share a
-key head lie in it as further rows, so keys are never repeated in memory. All tiles of one block of
-256 positions see the same keys: whole blocks, from the first that the window reaches to the
-block's own. So the shape of every call, and with it every bit of a row, follows from the row's
-position alone. Tiles of one block go into one call as its batch, which computes each on its own.
+A query tile holds consecutive absolute positions of one block of 256; the query heads that share
+a key head lie in it as further rows, so keys are never repeated in memory. All tiles of a block see
+the same keys: whole blocks, from the first that the window reaches to the block's own. So what a
+row is computed from follows from its position alone, and so does the order in which it is summed.
+Which sizes of tile give the same bits on the machine at hand is proved by the self-check: large
+ones are for prefill, small ones for decoding. Equal tiles of one block go into one call as its
+batch, which computes each on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import torch
@@ -20,14 +22,23 @@ from kvg_kernels.attention.spec import BLOCK_TOKENS, AttentionSpec
 from kvg_kernels.pointwise import pointwise
 
 TILE_ROWS = 32
+TILE_MENU = (256, 64, 16, 4, 1)
+"""Positions per tile, largest first; each divides the block."""
 
-MaskCache: TypeAlias = dict[tuple[int, int, int, int], torch.Tensor]
-"""Masks that layers of one forward pass share, by first position, tiles, heads per key, window."""
+MaskCache: TypeAlias = dict[tuple[int, int, int, int, int], torch.Tensor]
+"""Masks that the layers of one forward pass share: by first position, tiles, positions per tile,
+heads per key and window."""
 
 
 def rows_per_tile(repeat: int) -> int:
-    """Positions per tile when ``repeat`` query heads share one key head: a power of two."""
+    """Positions per tile that other tiles are compared with: a power of two, for ``repeat`` query
+    heads that share one key head."""
     return 1 << max(0, (TILE_ROWS // repeat).bit_length() - 1)
+
+
+def tile_menu(repeat: int) -> tuple[int, ...]:
+    """Every size of tile worth a look for ``repeat`` query heads per key head, largest first."""
+    return tuple(sorted({*TILE_MENU, rows_per_tile(repeat)}, reverse=True))
 
 
 def attention(
@@ -39,21 +50,25 @@ def attention(
     *,
     sinks: torch.Tensor | None = None,
     masks: MaskCache | None = None,
+    tiles: Sequence[int] = (),
 ) -> torch.Tensor:
     """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
 
     Shapes: query ``[H, T, Dk]``; keys ``[G, C, Dk]`` and values ``[G, C, Dv]`` with G dividing H,
     C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
     ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
-    be finite. ``masks`` is a cache that the layers of one forward pass may share.
+    be finite. ``masks`` is a cache that the layers of one forward pass may share. ``tiles`` are the
+    positions per tile that were proved equal here, largest first; by default one size alone.
     """
-    out = query.new_empty(query.shape[0], query.shape[1], values.shape[-1])
-    for block, first, last in query_blocks(start, query.shape[1]):
-        part = query[:, first - start : last - start]
-        out[:, first - start : last - start] = _block(
-            part, keys, values, first, block, spec, sinks, masks if masks is not None else {}
-        )
-    return out
+    repeat = query.shape[0] // keys.shape[0]
+    tiles = tiles or (rows_per_tile(repeat),)
+    masks = masks if masks is not None else {}
+    parts = [
+        _tiles(query[:, a - start : b - start], keys, values, a, tile, spec, sinks, masks)
+        for block, first, last in query_blocks(start, query.shape[1])
+        for a, b, tile in query_tiles(first, last, tiles)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def query_blocks(start: int, n_tokens: int) -> Iterator[tuple[int, int, int]]:
@@ -66,31 +81,57 @@ def query_blocks(start: int, n_tokens: int) -> Iterator[tuple[int, int, int]]:
         first = last
 
 
-def _block(
+def query_tiles(first: int, last: int, tiles: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Cover positions [first, last) of one block: yields (a, b, tile), [a, b) in tiles of one size.
+
+    Positions are taken from absolute multiples of a tile; whole tiles are taken as large as they
+    come, and what is left at either side in the smallest that is not mostly padding.
+    """
+    while first < last:
+        for tile in tiles:
+            begin = first // tile * tile
+            whole = (last - first) // tile * tile if begin == first else 0
+            if whole:
+                yield first, first + whole, tile
+                first += whole
+                break
+            end = min(last, begin + tile)
+            if tile == tiles[-1] or 2 * (end - first) > tile:
+                yield first, end, tile
+                first = end
+                break
+
+
+def _tiles(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
     first: int,
-    block: int,
+    tile: int,
     spec: AttentionSpec,
     sinks: torch.Tensor | None,
     masks: MaskCache,
 ) -> torch.Tensor:
-    """Queries of one block, padded to whole tiles. Shapes: query ``[H, T, Dk]``, result alike."""
+    """Queries of one block, padded to whole tiles of ``tile`` positions.
+
+    Shapes: query ``[H, T, Dk]``, result ``[H, T, Dv]``.
+    """
     n_heads, n_tokens, k_dim = query.shape
     groups = keys.shape[0]
     repeat = n_heads // groups
-    tile = rows_per_tile(repeat)
+    block = first // BLOCK_TOKENS
     lead = first % tile
     n_tiles = -(-(lead + n_tokens) // tile)
-    padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
-    padded[:, :, lead : lead + n_tokens] = query.view(groups, repeat, n_tokens, k_dim)
-    rows = aligned(padded.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)).view(
-        n_tiles, groups, repeat * tile, k_dim
-    )
+    rows = query.reshape(groups, repeat, n_tokens, k_dim)
+    if n_tokens != n_tiles * tile:
+        padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
+        padded[:, :, lead : lead + n_tokens] = rows
+        rows = padded
+    rows = rows.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)
+    rows = aligned(rows).view(n_tiles, groups, repeat * tile, k_dim)
     low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
     seen_keys, seen_values = keys[:, low:high], values[:, low:high]
-    key = (first - lead, n_tiles, repeat, spec.window or 0)
+    key = (first - lead, n_tiles, tile, repeat, spec.window or 0)
     if key not in masks:
         masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
     if spec.softcap is None and sinks is None:

@@ -1,0 +1,130 @@
+"""The self-check: which tiles agree on this machine, and that the whole model ignores the rest.
+
+Nothing about a machine is assumed. Tile sizes are compared bit for bit with one that is safe, on
+the model's own shapes, with one thread and with all; a tile that differs is not used. Then the
+whole model runs over a few tokens in every way that must not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from kvg.digest import shake256
+from kvg.errors import Incompatible
+from kvg.model.dtypes import TORCH_DTYPES
+from kvg.model.invariant import AttentionShape, TileMenu
+from kvg.model.probe import (
+    LinearShape,
+    attention_inputs,
+    heads_per_key,
+    linear_shapes,
+    made_input,
+    one_thread,
+    same_bits,
+)
+from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention, rows_per_tile, tile_menu
+from kvg_kernels.linear import SMALL_TILE, TILES
+
+if TYPE_CHECKING:
+    from kvg.model.loader import LoadedModel
+    from kvg.model.session import Session
+    from kvg.objects.manifest import Group
+
+CHECK_FLOPS = 2.5e9
+"""A row tile is tried on a layer only where one call costs less than this; others are not used."""
+CHECK_ROWS = 64
+CHECK_BLOCKS = 3
+"""Key blocks of the attention check: more than the kernel takes at once."""
+CHECK_TOKENS = 45
+HINT = "use --reference scheduled on this machine"
+
+
+def prove_tiles(model: LoadedModel) -> TileMenu:
+    """The tiles that agree bit for bit on this machine, on the shapes of ``model``.
+
+    Raises ``Incompatible``, naming the operator, when even the safe tile depends on the threads.
+    """
+    return TileMenu(
+        linear={(s.n_in, s.n_out): _linear_tiles(model, s) for s in linear_shapes(model)},
+        attention=dict(_attention_tiles(model, group) for group in model.groups),
+    )
+
+
+def _linear_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
+    dtype = TORCH_DTYPES[model.dtype]
+    weight = made_input("weight", (shape.n_out, shape.n_in), dtype)
+    tried = [t for t in TILES if 2.0 * t * shape.n_in * shape.n_out <= CHECK_FLOPS]
+    x = made_input("rows", (max([CHECK_ROWS, *tried]), shape.n_in), dtype)
+
+    def rows(tile: int) -> torch.Tensor:
+        parts = range(0, max(CHECK_ROWS, tile), tile)
+        whole = torch.cat([functional.linear(x[a : a + tile], weight) for a in parts])
+        return whole[:CHECK_ROWS]
+
+    what = f"linear {shape.n_in} to {shape.n_out} in {model.dtype}"
+    return _agreeing(rows, tried, SMALL_TILE, what)
+
+
+def _attention_tiles(model: LoadedModel, group: Group) -> tuple[AttentionShape, tuple[int, ...]]:
+    repeat = heads_per_key(model, group)
+    shape = (repeat, group.kv_heads, group.k_dim, group.v_dim, group.window)
+    query, keys, values = attention_inputs(
+        group, repeat, TORCH_DTYPES[model.dtype], n_tokens=BLOCK_TOKENS, n_blocks=CHECK_BLOCKS
+    )
+    spec = AttentionSpec(scale=group.k_dim**-0.5, window=group.window)
+    start = (CHECK_BLOCKS - 1) * BLOCK_TOKENS
+
+    def rows(tile: int) -> torch.Tensor:
+        return attention(query, keys, values, start, spec, tiles=(tile,))
+
+    what = f"attention of group {group.name} in {model.dtype}"
+    return shape, _agreeing(rows, tile_menu(repeat), rows_per_tile(repeat), what)
+
+
+def _agreeing(
+    rows: Callable[[int], torch.Tensor], tried: list[int] | tuple[int, ...], safe: int, what: str
+) -> tuple[int, ...]:
+    """Those of ``tried`` that give the bits of ``safe``, with one thread and with all."""
+    base = rows(safe)
+    with one_thread():
+        if not same_bits(rows(safe), base):
+            raise Incompatible(f"self-check: {what} depends on the number of threads", hint=HINT)
+        alone = [tile for tile in tried if tile == safe or same_bits(rows(tile), base)]
+    found = [tile for tile in alone if tile == safe or same_bits(rows(tile), base)]
+    return tuple(found) or (safe,)
+
+
+def prove_splits(session: Session) -> None:
+    """Raise ``Incompatible`` unless the whole model ignores splits, batches and threads.
+
+    Runs a few tokens in one pass, in pieces, token by token, beside another text, and with one
+    thread.
+    """
+    noise = shake256(b"kvg.self-check/1", 8 * CHECK_TOKENS)
+    words = [int.from_bytes(noise[i : i + 4], "little") for i in range(0, len(noise), 4)]
+    ids = [word % session.model.vocabulary for word in words[:CHECK_TOKENS]]
+    others = [word % session.model.vocabulary for word in words[CHECK_TOKENS:]]
+    last = CHECK_TOKENS - 1
+    whole = session.run(session.slot(), ids, [last])[0]
+    pieces = session.slot()
+    session.run(pieces, ids[:17], [])
+    session.run(pieces, ids[17:-1], [])
+    first, second = session.slot(), session.slot()
+    batch = session.run_batch([first, second], [ids, others[:30]], [last])[0, 0]
+    with one_thread():
+        alone = session.run(session.slot(), ids, [last])[0]
+    found = {
+        "how a text is split": session.run(pieces, ids[-1:], [0])[0],
+        "what else is in the batch": batch,
+        "the number of threads": alone,
+    }
+    for what, logits in found.items():
+        if not same_bits(whole, logits):
+            raise Incompatible(
+                f"self-check: the logits of {type(session.model.module).__name__} depend on {what}",
+                hint="use --reference scheduled for this model",
+            )
