@@ -146,7 +146,7 @@ def tokenizer(folder: Path) -> Tokenizer:
 
 
 def text_of(folder: Path, n_tokens: int) -> str:
-    """A beginning of the real text that is exactly ``n_tokens`` long for the model in ``folder``."""
+    """A piece of the real text, exactly ``n_tokens`` long for the model in ``folder``."""
     found = tokenizer(folder)
     text = real_text()[: 8 * n_tokens + 64]
     ids = found.encode(text)
@@ -186,7 +186,7 @@ class User:
 
 
 def program_env(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of a ``kvg`` process whose keys, cache and configuration lie in ``folder``."""
+    """The environment of a ``kvg`` process whose keys, cache and settings lie in ``folder``."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {
         **kept,

@@ -186,7 +186,7 @@ def check_whole(kvg: Kvg, user: models.User, before: tuple[dict[str, str], int])
 
 @pytest.fixture
 def failing() -> Iterator[Callable[..., None]]:
-    """Raise an error at step number ``n`` of those called ``name`` on a path with ``part`` in it."""
+    """Raise an error at step ``n`` of those called ``name`` on a path with ``part`` in it."""
 
     def install(error: BaseException, name: str, part: str, n: int = 1) -> None:
         seen = [0]

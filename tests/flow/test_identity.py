@@ -85,7 +85,8 @@ import sys
 from pathlib import Path
 from kvg.cli.main import main
 sys.exit(main(["init"]) or main(["model", "add", "tiny", sys.argv[1]])
-         or main(["deposit", "--json", "t", "f.md"]) or main(["logits", "t", "--prompt", " x", "--json"]))
+         or main(["deposit", "--json", "t", "f.md"])
+         or main(["logits", "t", "--prompt", " x", "--json"]))
 """
 
 
