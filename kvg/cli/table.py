@@ -65,6 +65,22 @@ VERBS: tuple[Verb, ...] = (
     Verb("gc", UPKEEP, "remove what nothing needs any more", "gc", dry_run=("gc",)),
     Verb("fsck", UPKEEP, "check every file of the store against every other", "fsck"),
     Verb("reindex", UPKEEP, "rebuild the index from the files", "reindex"),
+    Verb("du", UPKEEP, "show what artifacts take on disk", "du"),
+    Verb("stats", UPKEEP, "show the store in numbers", "stats"),
+    Verb(
+        "quota",
+        UPKEEP,
+        "show or set the limit on what the store takes",
+        "quota",
+        dry_run=("quota",),
+    ),
+    Verb(
+        "forget",
+        UPKEEP,
+        "remove the content of an artifact for good",
+        "forget",
+        dry_run=("forget",),
+    ),
     Verb(
         "key",
         TRUST,

@@ -12,6 +12,9 @@ import typer
 from kvg.errors import UsageError
 
 _SPAN = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
+_SIZE = re.compile(
+    r"(?P<number>\d{1,18}(?:\.\d{1,6})?) ?(?:(?P<unit>[KMGTkmgt])(?P<binary>[iI])?)?[Bb]?", re.ASCII
+)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 STDIN = "-"
 NoSandbox = Annotated[
@@ -40,6 +43,17 @@ def parse_moment(text: str, *, option: str, ahead: bool) -> int:
         raise UsageError(
             f"{option} {text}: not a moment", hint=f"e.g. {option} 2027-01-31, or {option} 30d"
         ) from None
+
+
+def parse_size(text: str) -> int | None:
+    """``250GB``, ``10GiB`` or a number of bytes, as bytes; None for ``none``."""
+    if text == "none":
+        return None
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text}: not a size", hint="e.g. 250GB, 10GiB, 1000000, or none")
+    power = "KMGT".find(found["unit"].upper()) + 1 if found["unit"] else 0
+    return int(float(found["number"]) * (1024 if found["binary"] else 1000) ** power)
 
 
 def parse_numbers(text: str | None, *, option: str) -> tuple[int, ...]:

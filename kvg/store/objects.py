@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,12 @@ from kvg import durable
 from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_prefix, sha256_all, short
 from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.frozen import frozen
+from kvg.store.quota import Quota
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.codec import Stored
     from kvg.store.lock import Lock
 
 LIMIT_BYTES = 1 << 30
@@ -43,11 +45,18 @@ class ObjectFolder:
     """The objects of one store. Readers take no lock; a put holds the store's lock shared."""
 
     def __init__(
-        self, folder: Path, *, staging: Path, lock: Lock, codec: Callable[[], int]
+        self,
+        folder: Path,
+        *,
+        staging: Path,
+        lock: Lock,
+        codec: Callable[[], int],
+        quota: Quota | None = None,
     ) -> None:
         """``staging`` is on the file system of ``folder``; ``codec`` gives the codec for puts."""
         self.folder = folder
         self.lock = lock
+        self.quota = quota or Quota(folder.parent, limit=lambda: None)
         self._staging = staging
         self._codec = codec
 
@@ -75,13 +84,47 @@ class ObjectFolder:
         digest = digest or sha256_all([data])
         if before is not None:
             before(digest)
-        with self.lock.shared():
-            stored_size = self._sound_size(digest, len(memoryview(data).cast("B")), threads)
-            if stored_size is not None:
-                return PutResult(digest, False, stored_size)
-            return self._write(digest, data, data_start, element, codec, threads)
+        size = len(memoryview(data).cast("B"))
 
-    def _write(
+        def encode() -> tuple[int, Iterable[Buffer]]:
+            stored = self._encode(digest, data, data_start, element, codec, threads)
+            return stored.size_bytes, stored.parts()
+
+        return self._put(digest, size, threads, encode)
+
+    def _put(
+        self,
+        digest: Digest,
+        size: int,
+        threads: int,
+        encode: Callable[[], tuple[int, Iterable[Buffer]]],
+    ) -> PutResult:
+        """Write what ``encode`` gives (its size and its parts) unless a sound object is there."""
+        is_counted = False
+        while True:
+            with self.lock.shared():
+                stored_size = self._sound_size(digest, size, threads)
+                if stored_size is not None:
+                    return PutResult(digest, False, stored_size)
+                needed, parts = encode()
+                if self.quota.reserve(needed, is_counted=is_counted):
+                    return PutResult(digest, True, self._write(digest, needed, parts))
+            with self.lock.exclusive():
+                self.quota.recount()
+                is_counted = True
+
+    def _write(self, digest: Digest, needed: int, parts: Iterable[Buffer]) -> int:
+        path = self.stored_path(digest)
+        replaced = _size_of(path)
+        try:
+            written = durable.write_new(path, parts, staging=self._staging, mode=FILE_MODE)
+        except BaseException:
+            self.quota.release(needed)
+            raise
+        self.quota.release(replaced)
+        return written
+
+    def _encode(
         self,
         digest: Digest,
         data: Buffer,
@@ -89,13 +132,13 @@ class ObjectFolder:
         element: int,
         codec: int | None,
         threads: int,
-    ) -> PutResult:
+    ) -> Stored:
         from kvg import codec as kvz
 
         wanted = self._codec() if codec is None else codec
         if wanted == kvz.PLANES and element == 1:
             wanted = kvz.ZSTD
-        stored = kvz.encode(
+        return kvz.encode(
             data,
             digest=digest,
             codec=wanted,
@@ -103,10 +146,6 @@ class ObjectFolder:
             data_start=data_start if wanted == kvz.RAW else 0,
             threads=threads,
         )
-        size = durable.write_new(
-            self.stored_path(digest), stored.parts(), staging=self._staging, mode=FILE_MODE
-        )
-        return PutResult(digest, True, size)
 
     def put_stored(
         self, stored: Buffer, *, digest: Digest, size: int | None = None, what: str
@@ -118,13 +157,7 @@ class ObjectFolder:
         from kvg import codec as kvz
 
         raw = kvz.decode(stored, digest=digest, size=size, what=what, limit=LIMIT_BYTES)
-        with self.lock.shared():
-            stored_size = self._sound_size(digest, len(raw), 1)
-            if stored_size is not None:
-                return PutResult(digest, False, stored_size)
-            path = self.stored_path(digest)
-            durable.write_new(path, [stored], staging=self._staging, mode=FILE_MODE)
-        return PutResult(digest, True, len(stored))
+        return self._put(digest, len(raw), 1, lambda: (len(stored), [stored]))
 
     def _sound_size(self, digest: Digest, size: int, threads: int) -> int | None:
         """The stored size of an object that is there and whole by its own checksums, else None."""
@@ -202,14 +235,13 @@ class ObjectFolder:
 
     def remove(self, digest: Digest) -> int:
         """Remove the object; returns the bytes freed. Only under the exclusive store lock."""
-        size = self.stored_size(digest) if self.has(digest) else 0
-        durable.remove(self.stored_path(digest))
-        return size
+        return self.remove_all([digest])
 
     def remove_all(self, digests: Sequence[Digest]) -> int:
         """Remove objects, durably; returns the bytes freed. Only under the exclusive lock."""
         size = sum(self.stored_size(digest) for digest in digests if self.has(digest))
         durable.remove_all(self.stored_path(digest) for digest in digests)
+        self.quota.release(size)
         return size
 
     def all(self) -> Iterator[Digest]:
@@ -248,6 +280,13 @@ class ObjectFolder:
         if len(found) > 1:
             raise UsageError(f"{prefix}: stands for {len(found)} objects", hint="give more digits")
         return Digest(PREFIX + digits[:2] + found[0])
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat(follow_symlinks=False).st_size
+    except OSError:
+        return 0
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
 from kvg.store.pending import Pending
 from kvg.store.publish import ANY, Expectation, Published, RefMove, publish
+from kvg.store.quota import QUOTA_KEY, Quota
 from kvg.store.refs import FamilyClaim, LoggedAttestation, Member, Move
 
 if TYPE_CHECKING:
@@ -70,8 +71,13 @@ class Store:
         self.staging = root / "tmp"
         self.lock = Lock(root / "lock", wait_s=lock_wait, report=report)
         self.config = Config(root / CONFIG_FILE, staging=self.staging, lock=self.lock)
+        self.quota = Quota(root, limit=self._quota)
         self.objects = ObjectFolder(
-            root / "objects", staging=self.staging, lock=self.lock, codec=self._codec
+            root / "objects",
+            staging=self.staging,
+            lock=self.lock,
+            codec=self._codec,
+            quota=self.quota,
         )
         self.index = Index(
             root / "index.lmdb",
@@ -447,6 +453,10 @@ class Store:
         if codec not in (0, 1, 2):
             raise KvgError(f"{CODEC_KEY} is {codec}", hint=f"kvg config set {CODEC_KEY} 0, 1 or 2")
         return codec
+
+    def _quota(self) -> int | None:
+        limit = self.config.number(QUOTA_KEY, -1)
+        return None if limit < 0 else limit
 
     def _verifier(self) -> PublicKey:
         """The log's key as pinned: in the configuration, and by the user's own keys."""

@@ -1,4 +1,4 @@
-"""Upkeep from the command line: gc, fsck."""
+"""Upkeep from the command line: gc, fsck, du, stats, quota, forget."""
 
 from __future__ import annotations
 
@@ -37,3 +37,66 @@ def test_fsck(stored: Stored, kvg: Run) -> None:
     assert [item["type"] for item in records.records] == ["finding", "repaired", "fsck-summary"]
     assert records.records[1]["moved_to"] == f"lost-found/{hex_of(page)}.0"
     assert "nothing needs" in kvg("fsck", "-v").out
+
+
+def test_du_and_stats(stored: Stored, kvg: Run) -> None:
+    kvg("tag", "same", "demo")
+    one, two, total = kvg("du", "--json").records
+    assert (one["ref"], two["ref"]) == ("demo", "same") and one["bytes"] == one["own_bytes"] > 0
+    assert total["type"] == "usage-summary" and total["quota"] is None
+    assert total["object_bytes"] > one["bytes"] and total["index_bytes"] > 0
+    assert kvg("du", stored.digest[:15]).out.startswith("- ")
+    assert kvg("du", "nothing").code == 3
+    stats = kvg("stats", "--json").record
+    assert stats["refs"] == 2 and stats["artifacts"] == 1 and stats["tokens"] == 27
+    assert stats["pages"] == stats["distinct_pages"] == 6
+    assert stats["models"] == {"TinyForCausalLM": 1}
+    assert "artifacts" in kvg("stats").out
+
+
+def test_quota(stored: Stored, kvg: Run) -> None:
+    assert kvg("quota").out.endswith(" used, no quota\n")
+    assert kvg("quota", "1GiB", "--dry-run", "--json").record["limit"] == 1 << 30
+    assert kvg("quota", "--json").record["limit"] is None
+    assert kvg("quota", "2.5kB", "--json").record["limit"] == 2500
+    assert "kvg gc" in kvg("quota", "100").err
+    refused = kvg("key", "new", "more")
+    refused = kvg("trust", "add", "more", "--json")
+    assert refused.code == 10 and refused.error["kind"] == "no-space"
+    assert "kvg quota" in refused.error["hint"]
+    assert kvg("quota", "none", "--json").record["limit"] is None
+    assert kvg("trust", "add", "more").code == 0
+    for text in ("much", "-1", "1XB", ""):
+        assert kvg("quota", text).code == 2
+
+
+def test_forget(stored: Stored, kvg: Run) -> None:
+    planned = kvg("forget", "demo", "--dry-run", "--json").record
+    assert planned["dry_run"] and planned["objects"] > 8 and planned["faults"] is None
+    assert stored.store.refs()
+    done = kvg("forget", "demo", "--json")
+    assert done.code == 0, done.err
+    assert done.record["objects"] == planned["objects"] and done.record["refs"] == ["demo"]
+    assert done.record["found"] == done.record["faults"] == 0 and done.record["traces"] > 0
+    assert done.record["searched_bytes"] > 0 and done.record["log_index"] is not None
+    assert kvg("ls").out == ""
+    assert kvg("verify", stored.digest).code == 3
+    again = kvg("forget", stored.digest[:20], "--json")
+    assert again.code == 0 and again.record["objects"] == 0
+    assert kvg("forget", "demo").code == 3
+    assert kvg("tag", "back", stored.digest).code != 0
+    assert "forget" in kvg("log").out
+
+
+def test_forget_lists_what_stays(stored: Stored, kvg: Run) -> None:
+    longer = deposit(stored.store, key_of("other"), ref="longer", ids=range(5, 40))
+    done = kvg("forget", "demo", "--json")
+    assert done.code == 0, done.out
+    kinds = {item["kind"] for item in done.records[:-1]}
+    assert kinds == {"object", "copy"}
+    assert all(item["users"] == ["longer"] for item in done.records[:-1])
+    assert done.records[-1]["remaining"] == len(done.records) - 1
+    assert stored.store.objects.has(longer.digest)
+    deposit(stored.store, key_of("other"), ref="third", ids=range(50, 60))
+    text = kvg("forget", "third")
+    assert "forgotten: " in text.out and "nothing of it found" in text.out

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, size
+from kvg.cli.render.words import brief, columns, count, size
 from kvg.cli.terminal import printable
-from kvg.flow.records.upkeep import Collected, FsckSummary, Repaired
+from kvg.flow.records.upkeep import (
+    Collected,
+    Forgotten,
+    FsckSummary,
+    QuotaState,
+    Remaining,
+    Repaired,
+    Stats,
+    Usage,
+    UsageSummary,
+)
 
 
 def repaired(record: Repaired, view: View) -> Iterator[str]:
@@ -48,7 +58,81 @@ def collected(record: Collected, view: View) -> Iterator[str]:
     )
 
 
+def usage(record: Usage, view: View) -> Iterator[str]:
+    digest = brief(record.digest) if view.person else record.digest
+    sizes = f"{size(record.bytes):>10}  {size(record.own_bytes):>10}"
+    yield f"{record.ref or '-':<24}  {sizes}  {digest}\n"
+
+
+def usage_summary(record: UsageSummary, view: View) -> Iterator[str]:
+    parts = [
+        f"objects {size(record.object_bytes)}",
+        f"temporary {size(record.temporary_bytes)}",
+        f"log {size(record.log_bytes)}",
+        f"index {size(record.index_bytes)}",
+    ]
+    if record.lost_found_bytes:
+        parts.append(f"lost-found {size(record.lost_found_bytes)}")
+    if record.quota is not None:
+        parts.append(f"quota {size(record.quota)}")
+    yield f"store: {', '.join(parts)}\n"
+
+
+def stats(record: Stats, view: View) -> Iterator[str]:
+    models = ", ".join(f"{name} {n:,}" for name, n in record.models.items()) or "none"
+    yield columns(
+        (
+            ("refs", f"{record.refs:,}"),
+            ("artifacts", f"{record.artifacts:,} ({models})"),
+            ("tokens", f"{record.tokens:,}"),
+            ("pages", f"{record.pages:,}, {size(record.page_bytes)}"),
+            ("distinct", f"{record.distinct_pages:,}, {size(record.distinct_page_bytes)}"),
+            ("on disk", size(record.stored_page_bytes)),
+            ("attestations", f"{record.attestations:,}"),
+            ("log", f"{record.log_entries:,} entries"),
+            ("objects", f"{record.objects:,}"),
+        )
+    )
+
+
+def quota(record: QuotaState, view: View) -> Iterator[str]:
+    if record.limit is None:
+        yield f"{size(record.used)} used, no quota\n"
+    else:
+        yield f"{size(record.used)} of {size(record.limit)} used\n"
+
+
+def remaining(record: Remaining, view: View) -> Iterator[str]:
+    word = "stays" if record.kind == "object" else "holds the same bytes"
+    digest = brief(record.object) if view.person else record.object
+    yield f"{digest}  {word}: {printable(', '.join(record.users))}\n"
+
+
+def forgotten(record: Forgotten, view: View) -> Iterator[str]:
+    word = "would forget" if record.dry_run else "forgotten"
+    names = f"  ({', '.join(record.refs)})" if record.refs else ""
+    told = ""
+    if not record.dry_run:
+        told = "; nothing of it found" if not record.found else f"; found in {record.found:,} files"
+    if record.remaining:
+        told += f"; {count(record.remaining, 'object')} shared with others"
+    yield (
+        f"{word}: {brief(record.digest)}{names}  {count(record.objects, 'object')}, "
+        f"{size(record.bytes)}{told}\n"
+    )
+
+
 RENDERERS = cast(
     "dict[str, Renderer]",
-    {"repaired": repaired, "fsck-summary": fsck_summary, "collected": collected},
+    {
+        "repaired": repaired,
+        "fsck-summary": fsck_summary,
+        "collected": collected,
+        "usage": usage,
+        "usage-summary": usage_summary,
+        "stats": stats,
+        "quota": quota,
+        "remaining": remaining,
+        "forgotten": forgotten,
+    },
 )

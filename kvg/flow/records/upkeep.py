@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
+from kvg.digest import Digest
 from kvg.flow.records.record import Record
 from kvg.frozen import frozen
 
@@ -47,4 +49,98 @@ class Collected(Record):
     temporaries: int
     temporary_bytes: int
     kept: int
+    dry_run: bool
+
+
+@frozen
+class Usage(Record):
+    """What one artifact takes on disk; ``own_bytes`` is what only it needs, of refs and pins."""
+
+    type: ClassVar[str] = "usage"
+    ref: str | None
+    digest: Digest
+    objects: int
+    bytes: int
+    own_bytes: int
+
+
+@frozen
+class UsageSummary(Record):
+    """What the store takes on disk, by kind. ``quota`` is None where there is none."""
+
+    type: ClassVar[str] = "usage-summary"
+    objects: int
+    object_bytes: int
+    temporary_bytes: int
+    lost_found_bytes: int
+    log_bytes: int
+    index_bytes: int
+    quota: int | None
+
+
+@frozen
+class Stats(Record):
+    """The store in numbers.
+
+    ``pages`` counts those that artifacts name, ``distinct_pages`` those that are stored; the bytes
+    are raw bytes of the one and the other, then bytes on disk. ``models`` counts artifacts.
+    """
+
+    type: ClassVar[str] = "stats"
+    refs: int
+    artifacts: int
+    tokens: int
+    pages: int
+    distinct_pages: int
+    page_bytes: int
+    distinct_page_bytes: int
+    stored_page_bytes: int
+    attestations: int
+    log_entries: int
+    objects: int
+    models: Mapping[str, int]
+
+
+@frozen
+class QuotaState(Record):
+    """The quota in bytes, None where there is none, and what of it is used."""
+
+    type: ClassVar[str] = "quota"
+    limit: int | None
+    used: int
+
+
+@frozen
+class Remaining(Record):
+    """Something of a forgotten artifact that stays, because ``users`` need it.
+
+    ``kind`` is object when it was part of the artifact, or copy when another object holds some of
+    the same bytes.
+    """
+
+    type: ClassVar[str] = "remaining"
+    object: Digest
+    kind: str
+    users: tuple[str, ...]
+
+
+@frozen
+class Forgotten(Record):
+    """An artifact that was removed for good, or in a dry run would be.
+
+    ``searched_bytes`` were searched for ``traces`` of it; ``found`` is in how many files some was
+    left that nothing needs. ``faults`` are those of the fsck after it; None where none was made.
+    """
+
+    type: ClassVar[str] = "forgotten"
+    digest: Digest
+    refs: tuple[str, ...]
+    objects: int
+    bytes: int
+    remaining: int
+    log_index: int | None
+    traces: int
+    searched_bytes: int
+    found: int
+    faults: int | None
     dry_run: bool

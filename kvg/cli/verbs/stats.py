@@ -1,0 +1,24 @@
+"""``kvg stats``."""
+
+from __future__ import annotations
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def stats(ctx: typer.Context) -> Record:
+    """Show the store in numbers."""
+    from kvg.flow.stats import stats as flow
+
+    return flow(invocation(ctx).store)
+
+
+COMMANDS = {"stats": stats}
+EXAMPLES = {
+    "stats": """
+    $ kvg stats
+    $ kvg stats --json | jq .distinct_page_bytes
+    """
+}

@@ -1,0 +1,141 @@
+"""``kvg forget``: exact unlearning, with its proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import short
+from kvg.errors import KvgError, NotFound
+from kvg.flow.fsck import fsck
+from kvg.flow.records.findings import Finding
+from kvg.flow.records.upkeep import Forgotten, Remaining
+from kvg.store.forget import plan_forget, remove_for_good, users_of
+from kvg.store.names import parse_digest_prefix
+from kvg.store.traces import find_traces, take_traces
+
+if TYPE_CHECKING:
+    from kvg.digest import Digest
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.store import Store
+    from kvg.store.forget import Plan
+    from kvg.store.traces import Trace
+
+
+def forget(store: Store, settings: Settings, targets: Sequence[str]) -> Iterator[Record]:
+    """Remove artifacts for good: content, token ids, sources, and every page only they use.
+
+    Yields what stays because something else needs it, faults, and for each artifact what was done.
+    Their names go too; a tombstone in the log stays. Then everything is checked, and every file is
+    searched for bytes of what went. Raises ``NotFound``, ``Corrupt``, ``Conflict``.
+    """
+    for digest in dict.fromkeys(_target(store, target) for target in targets):
+        yield from _forget(store, settings, digest)
+
+
+def _target(store: Store, text: str) -> Digest:
+    """What ``text`` means; also an artifact whose removal was cut short."""
+    try:
+        return store.resolve(text).digest
+    except NotFound:
+        digits = parse_digest_prefix(text)
+        wanted = f"sha256:{digits}"
+        found = [d for d in store.forgotten() if digits is not None and d.startswith(wanted)]
+        if len(found) != 1:
+            raise
+        return found[0]
+
+
+def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record]:
+    plan = plan_forget(store, digest)
+    if not plan.is_known:
+        settings.report.warning(
+            f"{short(digest)}: its manifest can't be read, so its pages can't be told: kvg gc"
+        )
+    for kept in plan.kept:
+        yield Remaining(kept.digest, "object", kept.users)
+    if settings.dry_run:
+        yield _planned(store, plan)
+        return
+    traces = take_traces(store, plan.content)
+    done = remove_for_good(store, plan, now=int(time.time()))
+    searched, hits = _search(store, settings, traces)
+    proof = [*_judged(store, digest, hits), *_faults(store, settings)]
+    yield from proof
+    copies = sum(1 for item in proof if isinstance(item, Remaining))
+    left = sum(1 for item in proof if isinstance(item, Finding) and item.code == KvgError.code)
+    yield Forgotten(
+        digest=digest,
+        refs=plan.refs,
+        objects=done.objects,
+        bytes=done.bytes,
+        remaining=len(plan.kept) + copies,
+        log_index=done.log_index,
+        traces=len(traces),
+        searched_bytes=searched,
+        found=left,
+        faults=len(proof) - copies - left,
+        dry_run=False,
+    )
+
+
+def _planned(store: Store, plan: Plan) -> Forgotten:
+    return Forgotten(
+        digest=plan.digest,
+        refs=plan.refs,
+        objects=len(plan.objects),
+        bytes=sum(store.objects.stored_size(item) for item in plan.objects),
+        remaining=len(plan.kept),
+        log_index=None,
+        traces=0,
+        searched_bytes=0,
+        found=0,
+        faults=None,
+        dry_run=True,
+    )
+
+
+def _judged(store: Store, digest: Digest, hits: Sequence[Trace]) -> Iterator[Remaining | Finding]:
+    """What was found: the same bytes in what something else needs, or left where they must not."""
+    users = users_of(store, [hit.digest for hit in hits if hit.digest], besides=digest)
+    for hit in hits:
+        if hit.digest is not None and hit.digest in users:
+            yield Remaining(hit.digest, "copy", tuple(sorted(users[hit.digest])))
+        else:
+            yield _left(hit)
+
+
+def _faults(store: Store, settings: Settings) -> Iterator[Finding]:
+    for found in fsck(store, settings):
+        if isinstance(found, Finding):
+            yield found
+
+
+def _search(
+    store: Store, settings: Settings, traces: Sequence[bytes]
+) -> tuple[int, tuple[Trace, ...]]:
+    """How many bytes were searched, and what was found."""
+    from kvg.store.quota import size_of
+
+    searched = 0
+    with settings.report.task("search", size_of(store.root), "B") as task:
+
+        def advance(n_bytes: int) -> None:
+            nonlocal searched
+            searched += n_bytes
+            task.advance(n_bytes)
+
+        hits = tuple(find_traces(store, traces, advance=advance)) if traces else ()
+    return searched, hits
+
+
+def _left(hit: Trace) -> Finding:
+    return Finding(
+        KvgError.code,
+        KvgError.kind,
+        hit.path,
+        f"{hit.path}: holds bytes of what was to be forgotten, and nothing needs it",
+        "kvg gc, then kvg forget again",
+    )

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import Digest, hex_of, sha256, shake256
+from kvg.errors import NotFound
+from kvg.objects.statement import Resource, encode_provenance
+from kvg.signing.dsse import sign_envelope
+from kvg.store import RefMove, Store
+from kvg.store.forget import plan_forget, remove_for_good
+from kvg.store.sweep import sweep
+from kvg.store.traces import find_traces, take_traces
+from kvg.verify import verify_artifact
+from kvg.verify.fsck import Finding, fsck
+from tests import artifacts as a
+
+SOURCE = b"The handbook says, in so many words, what the with statement does to a file."
+
+
+def with_source(store: Store, ref: str, ids: range, source: bytes = SOURCE) -> Digest:
+    """An artifact whose source lies in the store too."""
+    with store.pending() as pending:
+        digest, _ = a.put_all(pending, ids)
+        said = replace(
+            a.provenance(), source=(Resource("handbook.md", pending.put(source).digest),)
+        )
+        payload = encode_provenance(digest, said)
+        envelope = pending.put(sign_envelope(payload, [a.key_of("alice")])).digest
+        store.record(digest, [envelope], refs=[RefMove(ref, digest)], now=a.NOW)
+    return digest
+
+
+def forget(store: Store, digest: Digest) -> None:
+    remove_for_good(store, plan_forget(store, digest), now=a.NOW)
+
+
+def everything(store: Store) -> Iterator[tuple[Path, bytes]]:
+    """Every file of the store as it is, and every object in raw form."""
+    for parent, _, names in os.walk(store.root):
+        for name in names:
+            path = Path(parent, name)
+            yield path, path.read_bytes()
+    for digest in store.objects.all():
+        yield store.objects.stored_path(digest), bytes(store.objects.read(digest, what="it"))
+
+
+def clean(store: Store) -> bool:
+    return not [found for found in fsck(store) if isinstance(found, Finding)]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2])
+def test_nothing_of_it_is_left(tmp_path: Path, codec: int) -> None:
+    store, key = a.make_store(tmp_path)
+    store.config.set("store.codec", codec)
+    other = a.deposit(store, key, ref="other", ids=range(200, 227))
+    digest = with_source(store, "handbook", range(20))
+    store.set_ref("alias", digest)
+    store.set_pin(digest, True)
+    manifest, raws = a.build(range(20))
+    content = [raw[-64:] for raw, _ in raws.values()]
+    content += [SOURCE[10:40], bytes(a.encode_ids(range(3, 9)))]
+    assert all(any(piece in data for _, data in everything(store)) for piece in content)
+    plan = plan_forget(store, digest)
+    traces = take_traces(store, plan.content)
+    assert plan.refs == ("alias", "handbook") and plan.kept == () and len(traces) > 5
+    removed = remove_for_good(store, plan, now=a.NOW)
+    assert removed.objects == len(raws) + 4 and removed.log_index == store.log.size - 1
+    for piece in content:
+        assert [path for path, data in everything(store) if piece in data] == []
+    assert list(find_traces(store, traces)) == []
+    assert set(store.refs()) == {"other"} and store.pins() == frozenset()
+    assert clean(store) and verify_artifact(store, other.digest)
+    with pytest.raises(NotFound, match="forget"):
+        verify_artifact(store, digest)
+    assert manifest.digest in store.forgotten() and store.history("handbook")[1].digest == digest
+
+
+def test_what_is_shared_stays_and_is_listed(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    one = with_source(store, "one", range(20))
+    two = with_source(store, "two", range(27))
+    plan = plan_forget(store, one)
+    shared = {kept.digest for kept in plan.kept}
+    assert sha256(SOURCE) in shared and len(shared) > 1
+    assert all(kept.users == ("two",) for kept in plan.kept)
+    traces = take_traces(store, plan.content)
+    forget(store, one)
+    artifact = verify_artifact(store, two)
+    assert all(len(artifact.read_page(page)) for page in artifact.manifest.pages)
+    hits = {hit.digest for hit in find_traces(store, traces)}
+    assert hits <= {artifact.manifest.tokens.digest, *(p.digest for p in artifact.manifest.pages)}
+    assert artifact.manifest.tokens.digest in hits  # its ids begin with those of the other
+    assert clean(store)
+
+
+def test_pages_of_an_old_value_are_named_by_its_digest(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    old = a.deposit(store, key, ref="r", ids=range(20))
+    new = a.deposit(store, key, ref="r", ids=range(27))
+    users = {user for kept in plan_forget(store, new.digest).kept for user in kept.users}
+    assert users == {old.digest[:13]}
+    sweep(store)
+    assert plan_forget(store, new.digest).kept == ()
+
+
+def test_what_a_running_writer_needs_stays(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ids=range(20))
+    page = made.manifest.pages[0].digest
+    with store.pending() as pending:
+        assert pending.keep(page)
+        plan = plan_forget(store, made.digest)
+        assert [(kept.digest, kept.users) for kept in plan.kept] == [(page, ("a running command",))]
+        forget(store, made.digest)
+        assert store.objects.has(page)
+    assert sweep(store).objects == 1
+
+
+def test_it_can_be_deposited_again(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    digest = with_source(store, "r", range(20))
+    forget(store, digest)
+    assert with_source(store, "r", range(20)) == digest
+    assert verify_artifact(store, digest).signers and clean(store)
+    forget(store, digest)
+    assert not store.objects.has(digest) and clean(store)
+    store.reindex()
+    assert digest in store.forgotten() and store.attestations(digest) == ()
+
+
+def test_damaged_copies_in_lost_found_go_too(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ids=range(20))
+    page = made.manifest.pages[0].digest
+    path = store.objects.stored_path(page)
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + b"\0")
+    assert list(fsck(store, repair=True))
+    a.deposit(store, key, ids=range(20))
+    assert os.listdir(store.root / "lost-found") == [f"{hex_of(page)}.0"]
+    forget(store, made.digest)
+    assert os.listdir(store.root / "lost-found") == []
+
+
+def test_one_whose_manifest_is_lost(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    digest = with_source(store, "r", range(20))
+    os.unlink(store.objects.stored_path(digest))
+    plan = plan_forget(store, digest)
+    assert not plan.is_known and sha256(SOURCE) in plan.objects
+    forget(store, digest)
+    assert store.refs() == {} and not store.objects.has(sha256(SOURCE))
+    assert sweep(store).objects > 0 and clean(store)
+
+
+def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    with pytest.raises(NotFound, match="no artifact"):
+        plan_forget(store, made.manifest.pages[0].digest)
+
+
+def test_traces_of_what_says_nothing_are_none(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    with store.pending() as pending:
+        blank = pending.put(b" " * 5000).digest
+        little = pending.put(b"abc").digest
+        much = [pending.put(shake256(str(n).encode(), 300)).digest for n in range(100)]
+    assert take_traces(store, [(blank, 0), (little, 0)]) == ()
+    assert 10 <= len(take_traces(store, [(item, 0) for item in much])) <= 24
