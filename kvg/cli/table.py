@@ -127,6 +127,19 @@ VERBS: tuple[Verb, ...] = (
             ("list", "list the families that the store knows"),
         ),
     ),
+    Verb(
+        "method",
+        FLYWHEEL,
+        "programs that answer a family, proved before they are stored",
+        "method",
+        subverbs=(
+            ("add", "prove a method and store it under its family"),
+            ("show", "show one method"),
+            ("run", "run a method on values"),
+        ),
+        dry_run=("add",),
+    ),
+    Verb("solve", FLYWHEEL, "answer a problem by the stored method of its family", "solve"),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
     Verb(
         "config",

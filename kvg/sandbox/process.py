@@ -248,3 +248,8 @@ def _resident(pid: str) -> int:
 def python_argv(script: str, *arguments: str) -> tuple[str, ...]:
     """This Python on a script, without the user's own packages and settings."""
     return (sys.executable, "-I", "-B", script, *arguments)
+
+
+def bare_python_argv(script: str) -> tuple[str, ...]:
+    """This Python with its standard library and nothing else: it starts sooner."""
+    return (sys.executable, "-I", "-S", "-B", script)

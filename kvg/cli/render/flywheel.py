@@ -7,7 +7,13 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count
-from kvg.flow.records.flywheel import FamilyEntry, GateKind, GateResult
+from kvg.flow.records.flywheel import (
+    AnswerFound,
+    FamilyEntry,
+    GateKind,
+    GateResult,
+    MethodEntry,
+)
 
 
 def family(record: FamilyEntry, view: View) -> Iterator[str]:
@@ -51,4 +57,38 @@ def gate(record: GateResult, view: View) -> Iterator[str]:
         yield f"{record.evidence}\n"
 
 
-RENDERERS = cast("dict[str, Renderer]", {"family": family, "gate": gate, "gate-kind": gate_kind})
+def method(record: MethodEntry, view: View) -> Iterator[str]:
+    digest = brief(record.method) if view.person else record.method
+    state = "new" if record.new else "not stored" if record.attestation is None else "stored"
+    proved = f"  proved on {count(record.instances, 'instance')}" if record.instances else ""
+    yield f"{digest}  {state}{proved}\n"
+    yield f"  family      {record.family}\n  text        {record.text}\n"
+    for number, slot in enumerate(record.slots):
+        bounds = " to ".join(str(slot[key] or "any") for key in ("least", "most"))
+        yield f"  slot {number:<6} {slot['type']}  {bounds}\n"
+    if view.verbose:
+        yield f"  program     {record.program}\n  checker     {record.checker}\n"
+
+
+def answer(record: AnswerFound, view: View) -> Iterator[str]:
+    if record.answer is None:
+        view.aside(f"miss: {record.reason}: family {record.family}")
+        return
+    yield f"{record.answer}\n"
+    if view.person or view.verbose:
+        attested = brief(record.attestation) if record.attestation else "none"
+        view.aside(
+            f"method {brief(record.method or '')}, 0 tokens generated, attested by {attested}"
+        )
+
+
+RENDERERS = cast(
+    "dict[str, Renderer]",
+    {
+        "answer": answer,
+        "family": family,
+        "gate": gate,
+        "gate-kind": gate_kind,
+        "method": method,
+    },
+)

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
-    from kvg.flow.records.flywheel import FamilyEntry, GateKind, GateResult
+    from kvg.flow.records.flywheel import (
+        AnswerFound,
+        FamilyEntry,
+        GateKind,
+        GateResult,
+        MethodEntry,
+    )
     from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "AnswerFound": "flywheel",
+    "MethodEntry": "flywheel",
     "Artifact": "artifacts",
     "Attestation": "artifacts",
     "Collected": "upkeep",
@@ -90,6 +98,7 @@ _HOMES = {
 __all__ = [
     "SCHEMA_VERSION",
     "Record",
+    "AnswerFound",
     "Artifact",
     "Attestation",
     "Collected",
@@ -111,6 +120,7 @@ __all__ = [
     "KeyEntry",
     "LogEntry",
     "Logits",
+    "MethodEntry",
     "ModelEntry",
     "Name",
     "ObjectBytes",

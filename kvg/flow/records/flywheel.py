@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from kvg.digest import Digest
-from kvg.errors import GateFailed
+from kvg.errors import GateFailed, NotFound
 from kvg.flow.records.record import Record
 from kvg.frozen import frozen
 
@@ -59,3 +59,51 @@ class GateResult(Record):
     @property
     def exit_code(self) -> int:
         return 0 if self.result == "PASSED" else GateFailed.code
+
+
+@frozen
+class MethodEntry(Record):
+    """One stored method. ``slots`` are {type, name, least, most, items}.
+
+    ``new`` says whether it was stored now; ``attestation`` is the envelope that says it was proved,
+    ``signers`` the trusted keys that signed that.
+    """
+
+    type: ClassVar[str] = "method"
+    method: Digest
+    family: Digest
+    text: str
+    program: Digest
+    checker: Digest
+    slots: tuple[Mapping[str, object], ...]
+    instances: int | None
+    new: bool
+    attestation: Digest | None
+    log_index: int | None
+    signers: tuple[str, ...]
+
+
+@frozen
+class AnswerFound(Record):
+    """What ``solve`` gives. On a miss ``reason`` says why, and method, answer and times are None.
+
+    Times are of this call: to the canonical form, to the method's name, to its verdict, its run.
+    """
+
+    type: ClassVar[str] = "answer"
+    status: str
+    family: Digest
+    method: Digest | None
+    answer: str | None
+    tokens_generated: int
+    canonical_us: float
+    select_us: float
+    verify_us: float | None
+    run_ms: float | None
+    attestation: Digest | None
+    sandbox: str | None
+    reason: str | None
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.status == "HIT" else NotFound.code

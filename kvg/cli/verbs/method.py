@@ -1,0 +1,104 @@
+"""``kvg method``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.cli.values import NoSandbox, problem_text
+from kvg.flow.records import Record
+
+Target = Annotated[
+    str, typer.Argument(metavar="METHOD", help="A method's digest or a family's, or 6 digits.")
+]
+
+
+def add(
+    ctx: typer.Context,
+    program: Annotated[
+        Path,
+        typer.Option("--program", metavar="FILE", help="Python that defines solve(s0, s1, …)."),
+    ],
+    checker: Annotated[
+        Path,
+        typer.Option("--checker", metavar="FILE", help="Python: check(answer, s0, s1, …) -> bool."),
+    ],
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="T", help="One problem of the family.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="A file with it; - for stdin.")
+    ] = None,
+    slots: Annotated[
+        Path | None, typer.Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
+    ] = None,
+    constraint: Annotated[
+        str | None,
+        typer.Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="K", help="The key to sign with.")
+    ] = None,
+    no_sandbox: NoSandbox = False,
+) -> Record:
+    """Prove a method and store it under its family.
+
+    The program answers generated instances, the ends of the ranges included; the checker, which
+    must not be the program, has to accept each answer and refuse others. A slot that never changes
+    the answer rejects it. Exit code 8 when it is rejected.
+    """
+    from kvg.flow.method import MethodRequest, add_method
+
+    words = problem_text(file, text)
+    request = MethodRequest(
+        words, program, checker, slots, constraint, tuple(name or ()), key, no_sandbox
+    )
+    run = invocation(ctx)
+    return add_method(run.store, run.settings, request)
+
+
+def show(ctx: typer.Context, method: Target) -> Record:
+    """Show one method."""
+    from kvg.flow.method import show_method
+
+    return show_method(invocation(ctx).store, method)
+
+
+def run(
+    ctx: typer.Context,
+    method: Target,
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="VALUE", help="The values of the slots, in order.")
+    ] = None,
+    no_sandbox: NoSandbox = False,
+) -> Record:
+    """Run a method on values.
+
+    It is verified first, and runs in the sandbox.
+    """
+    from kvg.flow.solve import run_method
+
+    call = invocation(ctx)
+    return run_method(call.store, call.settings, method, values or (), no_sandbox=no_sandbox)
+
+
+COMMANDS = {"add": add, "show": show, "run": run}
+EXAMPLES = {
+    "add": """
+    $ kvg method add --text "Sum the integers from 3 to 9." --program sum.py --checker check.py
+    $ kvg method add --file problem.txt --program p.py --checker c.py --slots ranges.json
+    """,
+    "show": """
+    $ kvg method show sha256:91b4fd
+    """,
+    "run": """
+    $ kvg method run sha256:91b4fd 100 2000
+    """,
+}

@@ -1,0 +1,231 @@
+"""``kvg method``: parametric programs that answer a family, proved before they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from kvg import durable
+from kvg.digest import Digest, sha256, short
+from kvg.errors import NotFound, UsageError
+from kvg.flow.family import find_family, stored_family
+from kvg.flow.records.flywheel import MethodEntry
+from kvg.flow.settings import signing_key
+from kvg.frozen import frozen
+from kvg.problem.family import Problem, parse_problem
+from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, Method
+from kvg.problem.ranges import SlotRange, range_value, read_ranges
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.flow.proving import Instance, Proof
+    from kvg.flow.settings import Settings
+    from kvg.gates.calls import Caller
+    from kvg.store import Store
+    from kvg.verify.method import VerifiedMethod
+
+
+@frozen
+class MethodRequest:
+    """A method for the family of ``text`` (and ``constraint``, in which ``names`` name slots)."""
+
+    text: str
+    program: Path
+    checker: Path
+    slots: Path | None = None
+    constraint: str | None = None
+    names: tuple[str, ...] = ()
+    key: str | None = None
+    no_sandbox: bool = False
+
+
+def add_method(store: Store, settings: Settings, request: MethodRequest) -> MethodEntry:
+    """Prove the method, then sign and store it under its family.
+
+    Raises ``GateFailed`` naming the rule that it breaks; then nothing is stored.
+    """
+    from kvg.flow.proving import prove
+
+    program, checker = (_read(settings, path) for path in (request.program, request.checker))
+    problem = parse_problem(request.text, request.constraint, request.names)
+    ranges = _ranges(settings, request, problem)
+    caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
+    holds = _holds(caller, request, len(ranges))
+    proof = prove(caller, problem, ranges, program, checker, holds=holds)
+    method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
+    if settings.dry_run:
+        return _entry(method, problem.family.text, proof.instances)
+    return _store(store, settings, request, problem, method, (program, checker), proof, caller)
+
+
+def show_method(store: Store, target: str) -> MethodEntry:
+    """The method that ``target``, of a method or a family, means; verified.
+
+    Raises ``NotFound``, ``Untrusted``, ``Corrupt``.
+    """
+    found = verified_method(store, target)
+    family = stored_family(store, found.method.family)
+    index = next(
+        item.index
+        for item in store.attestations(found.digest)
+        if item.envelope == found.attestation
+    )
+    return _entry(
+        found.method,
+        family.text,
+        None,
+        attestation=found.attestation,
+        log_index=index,
+        signers=found.signers,
+    )
+
+
+def verified_method(store: Store, target: str) -> VerifiedMethod:
+    """The method of that digest, or the newest of the family of that digest that counts."""
+    from kvg.verify.method import verify_method
+
+    methods = sorted(store.methods())
+    wanted = target.removeprefix("sha256:")
+    found = [item for item in methods if item.startswith(f"sha256:{wanted}")]
+    if len(wanted) >= 6 and len(found) == 1:
+        return verify_method(store, found[0])
+    return newest_method(store, find_family(store, target), verify_method)
+
+
+def newest_method(
+    store: Store, family: Digest, verify: Callable[[Store, Digest], VerifiedMethod]
+) -> VerifiedMethod:
+    """The newest method of ``family`` that counts. Raises ``NotFound`` when it has none at all,
+    and what is wrong with the newest when none counts."""
+    from kvg.errors import Corrupt, Untrusted
+
+    members = [item for item in store.family_members(family) if item.is_method]
+    if not members:
+        raise NotFound(f"family {short(family)}: no method", hint="kvg method add")
+    newest: Corrupt | Untrusted | None = None
+    for member in reversed(members):
+        try:
+            return verify(store, member.digest)
+        except (Corrupt, Untrusted) as error:
+            newest = newest or error
+    raise newest or NotFound(f"family {short(family)}: no method")
+
+
+def caller_of(settings: Settings, store: Store, *, no_sandbox: bool) -> Caller:
+    """Where programs are called: they see neither keys nor the store."""
+    from kvg.flow.sandboxed import enclosure_of, hidden_of
+    from kvg.gates.calls import Caller
+
+    return Caller(enclosure_of(settings, no_sandbox=no_sandbox), hidden_of(settings, store))
+
+
+def _ranges(settings: Settings, request: MethodRequest, problem: Problem) -> tuple[SlotRange, ...]:
+    types = problem.family.types
+    if request.slots is None:
+        return tuple(SlotRange(kind) for kind in types)
+    return read_ranges(_read(settings, request.slots), types, what=str(request.slots))
+
+
+def _holds(
+    caller: Caller, request: MethodRequest, n_slots: int
+) -> Callable[[Sequence[Instance]], Sequence[bool]] | None:
+    """Says which instances meet the constraint, by running it in the sandbox."""
+    if request.constraint is None:
+        return None
+    from kvg.flow.proving import slot_values
+
+    slots = ", ".join(f"s{n}" for n in range(n_slots))
+    given = "; ".join(f"{name} = s{n}" for n, name in enumerate(request.names)) or "pass"
+    source = (
+        "from math import *\n"
+        f"def holds({slots}):\n    {given}\n    return bool(\n{request.constraint}\n)\n"
+    ).encode()
+
+    def holds(instances: Sequence[Instance]) -> Sequence[bool]:
+        called = caller.call(source, "holds", [slot_values(item) for item in instances])
+        return [item.value is True for item in called]
+
+    return holds
+
+
+def _store(
+    store: Store,
+    settings: Settings,
+    request: MethodRequest,
+    problem: Problem,
+    method: Method,
+    sources: tuple[bytes, bytes],
+    proof: Proof,
+    caller: Caller,
+) -> MethodEntry:
+    """Everything that the statement names first, then the statement, then the log."""
+    from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
+    from kvg.signing.dsse import sign_envelope
+
+    key = signing_key(settings, store, request.key)
+    said = TestResult(
+        PASSED,
+        METHOD_GATE,
+        configuration=(
+            Resource("family", method.family),
+            Resource("program", method.program),
+            Resource("checker", method.checker),
+            Resource(f"sandbox: {caller.enclosure.name}"),
+        ),
+        evidence=(Resource("proof", sha256(proof.evidence)),),
+    )
+    with store.pending() as pending:
+        for data in (*sources, problem.family.document, proof.evidence):
+            pending.put(data)
+        new = pending.put(method.document).new
+        payload = encode_test_result(method.digest, said)
+        envelope = pending.put(sign_envelope(payload, [key])).digest
+        published = store.record(method.digest, [envelope])
+    return _entry(
+        method,
+        problem.family.text,
+        proof.instances,
+        new=new,
+        attestation=envelope,
+        log_index=published.index_of(envelope),
+        signers=(key.public.keyid,),
+    )
+
+
+def _entry(
+    method: Method,
+    text: str,
+    instances: int | None,
+    *,
+    new: bool = False,
+    attestation: Digest | None = None,
+    log_index: int | None = None,
+    signers: tuple[str, ...] = (),
+) -> MethodEntry:
+    return MethodEntry(
+        method=method.digest,
+        family=method.family,
+        text=text,
+        program=method.program,
+        checker=method.checker,
+        slots=_slots(method),
+        instances=instances,
+        new=new,
+        attestation=attestation,
+        log_index=log_index,
+        signers=signers,
+    )
+
+
+def _slots(method: Method) -> tuple[Mapping[str, object], ...]:
+    return tuple(cast("Mapping[str, object]", range_value(slot)) for slot in method.slots)
+
+
+def _read(settings: Settings, path: Path) -> bytes:
+    full = settings.cwd / path
+    with durable.translated(path), open(full, "rb") as file:
+        data = file.read(MAX_PROGRAM_BYTES + 1)
+    if len(data) > MAX_PROGRAM_BYTES:
+        raise UsageError(f"{path}: larger than a program of a method may be")
+    return data

@@ -1,0 +1,232 @@
+"""Calls of a function in a program: many instances in one enclosure, a fresh fork for each.
+
+The program is compiled once and run anew in every fork, so nothing is carried from one call to the
+next. Values go in and out by kind and spelling; nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from kvg.errors import Corrupt
+from kvg.frozen import frozen
+from kvg.sandbox import Enclosure, Job, Limits, run
+from kvg.sandbox.enclosure import python_folders
+from kvg.sandbox.process import bare_python_argv
+
+Answer: TypeAlias = "bool | int | float | str | Decimal | Fraction | date | list[Answer] | None"
+
+CALL_LIMITS: Final = Limits(wall_s=60.0, cpu_s=10, output_bytes=8 << 20)
+MAX_ANSWER_CHARS: Final = 1 << 16
+_HARNESS: Final = r"""
+import os, sys
+def imported(name, attribute):
+    return getattr(__import__(name), attribute)
+def inward(v):
+    kind, x = v
+    if kind == 'list':
+        return [inward(i) for i in x]
+    if kind == 'decimal':
+        return imported('decimal', 'Decimal')(x)
+    if kind == 'fraction':
+        return imported('fractions', 'Fraction')(x)
+    if kind == 'date':
+        return imported('datetime', 'date').fromisoformat(x)
+    return {'int': int, 'str': str, 'float': float, 'bool': bool}[kind](x) if x is not None else x
+def outward(v):
+    if isinstance(v, (list, tuple)):
+        return ['list', [outward(i) for i in v]]
+    name = type(v).__name__
+    if v is None or name in ('bool', 'str'):
+        return ['none' if v is None else name, v]
+    if name in ('int', 'float', 'Decimal', 'Fraction', 'date'):
+        return [name.lower(), repr(v) if name == 'float' else str(v)]
+    raise TypeError('an answer of type ' + name)
+def spelt(v):
+    if isinstance(v, list):
+        return '[' + ','.join(map(spelt, v)) + ']'
+    if isinstance(v, str):
+        return '"' + ''.join(map(letter, v)) + '"'
+    return {None: 'null', True: 'true', False: 'false'}[v]
+def letter(c):
+    if ' ' <= c <= '~' and c not in '"\\':
+        return c
+    units = c.encode('utf-16-be', 'surrogatepass').hex()
+    return ''.join('\\u' + units[i:i + 4] for i in range(0, len(units), 4))
+nonce, name, calls = eval(sys.stdin.read(), {'__builtins__': {}})
+out = os.dup(1)
+os.dup2(2, 1)
+sys.stdin = open(os.devnull)
+code = compile(open('program.py', encoding='utf-8').read(), 'program.py', 'exec')
+def call(arguments):
+    scope = {'__name__': 'program'}
+    exec(code, scope)
+    if not callable(scope.get(name)):
+        raise TypeError('the program defines no ' + name)
+    return outward(scope[name](*arguments))
+def write(fd, data):
+    while data:
+        data = data[os.write(fd, data):]
+for n, arguments in enumerate(calls):
+    inner, outer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(inner)
+        try:
+            said = ['value', call([inward(v) for v in arguments])]
+        except BaseException as error:
+            said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
+        write(outer, spelt(said).encode())
+        os._exit(0)
+    os.close(outer)
+    said = b''
+    while len(said) < 1000000:
+        part = os.read(inner, 65536)
+        if not part:
+            break
+        said += part
+    os.close(inner)
+    status = os.waitpid(child, 0)[1]
+    if not said.endswith(b']'):
+        said = spelt(['error', 'SIGXCPU' if status == 24 else f'ended with {status}']).encode()
+    write(out, b'%s [%d,%s]\n' % (nonce.encode(), n, said.replace(b'\n', b' ')))
+"""
+
+
+@frozen
+class Caller:
+    """Where programs are called."""
+
+    enclosure: Enclosure
+    hidden: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=lambda: CALL_LIMITS)
+
+    def call(
+        self, program: bytes, name: str, calls: Sequence[Sequence[Answer]]
+    ) -> tuple[Called, ...]:
+        """What ``name`` of ``program`` gives for each of ``calls``, in their order.
+
+        Raises ``GateFailed`` where there is no sandbox. All that the program does wrong is told in
+        what it gave.
+        """
+        nonce = os.urandom(16).hex()
+        given = (nonce, name, [[encode_value(value) for value in call] for call in calls])
+        job = Job(
+            bare_python_argv("main.py"),
+            files={"main.py": _HARNESS.encode(), "program.py": program},
+            stdin=ascii(given).encode(),
+            readable=python_folders(),
+            hidden=self.hidden,
+            limits=self.limits,
+        )
+        outcome = run(job, self.enclosure)
+        found = dict(_lines(outcome.stdout, nonce))
+        missing = Called(None, outcome.reason or "it ended before it gave an answer")
+        return tuple(found.get(n, missing) for n in range(len(calls)))
+
+
+@frozen
+class Called:
+    """What one call gave: a value, or why there is none."""
+
+    value: Answer
+    error: str | None
+
+
+def _lines(said: bytes, nonce: str) -> list[tuple[int, Called]]:
+    found = []
+    for line in said.decode("utf-8", "replace").splitlines():
+        head, _, rest = line.partition(" ")
+        if head == nonce:
+            found.append(_called(rest))
+    return found
+
+
+def _called(text: str) -> tuple[int, Called]:
+    try:
+        number, (kind, said) = json.loads(text)
+        if kind != "value":
+            return int(number), Called(None, _error(str(said)))
+        return int(number), Called(decode_value(said), None)
+    except (ValueError, TypeError, ArithmeticError, RecursionError):
+        raise Corrupt("what a program gave can't be read") from None
+
+
+def _error(text: str) -> str:
+    if text.startswith("MemoryError"):
+        return "over the limit on memory"
+    return "over the limit on cpu" if text == "SIGXCPU" else text
+
+
+def encode_value(value: Answer) -> list[object]:
+    """A value with its kind."""
+    match value:
+        case None:
+            return ["none", None]
+        case bool():
+            return ["bool", value]
+        case list():
+            return ["list", [encode_value(item) for item in value]]
+        case float():
+            return ["float", repr(value)]
+        case _:
+            return [_kind(value), str(value)]
+
+
+def _kind(value: int | str | Decimal | Fraction | date) -> str:
+    kinds: Mapping[type, str] = {int: "int", str: "str", Decimal: "decimal", date: "date"}
+    return kinds.get(type(value), "fraction")
+
+
+def decode_value(value: object) -> Answer:
+    """The value that ``encode_value`` gave. Raises ``ValueError``, ``TypeError``."""
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("not a value with its kind")
+    kind, content = value
+    if kind == "list" and isinstance(content, list):
+        return [decode_value(item) for item in content]
+    if kind == "none":
+        return None
+    if kind == "bool" and isinstance(content, bool):
+        return content
+    if not isinstance(content, str) or len(content) > MAX_ANSWER_CHARS:
+        raise ValueError("not a spelling of a value, or too long")
+    match kind:
+        case "int":
+            return int(content)
+        case "str":
+            return content
+        case "float":
+            return float(content)
+        case "decimal":
+            return Decimal(content)
+        case "fraction":
+            return Fraction(content)
+        case "date":
+            return date.fromisoformat(content)
+    raise ValueError("not a kind of value")
+
+
+def answer_text(value: Answer) -> str:
+    """An answer as it is printed."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return "[" + ", ".join(_quoted(item) for item in value) + "]"
+        case _:
+            return str(value)
+
+
+def _quoted(value: Answer) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else answer_text(value)

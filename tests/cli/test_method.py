@@ -1,0 +1,238 @@
+"""Methods: what is proved and stored, what is rejected by name, and what answers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import Digest, sha256
+from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
+from kvg.problem.family import parse_problem
+from kvg.problem.method import METHOD_GATE, Method
+from kvg.problem.ranges import SlotRange
+from kvg.signing.dsse import sign_envelope
+from kvg.store import Store
+from kvg.trust import Keyring
+from kvg.verify.method import Verdicts
+from tests.artifacts import key_of
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+TEXT = "Sum the integers from 3 to 9."
+PROGRAM = "def solve(a, b): return (a + b) * (b - a + 1) // 2 if b >= a else 0\n"
+CHECKER = "def check(answer, a, b): return answer == sum(range(a, b + 1))\n"
+ADD = ("method", "add", "--text", TEXT, "--program", "p.py", "--checker", "c.py")
+
+
+@pytest.fixture
+def store(kvg: Run, home: Path) -> Store:
+    kvg("init")
+    kvg("key", "new", "first")
+    Path("p.py").write_text(PROGRAM)
+    Path("c.py").write_text(CHECKER)
+    return Store.open(Path(".kvg").absolute(), keyring=Keyring(home / ".local/share/kvg/keys"))
+
+
+def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
+    added = kvg(*ADD, "--json").record
+    assert added["new"] and added["instances"] == 48 and added["log_index"] is not None
+    done = kvg("solve", "Sum the integers from 100 to 2000.", "--json")
+    assert done.code == 0
+    record = done.record
+    assert (record["status"], record["answer"], record["tokens_generated"]) == ("HIT", "1996050", 0)
+    assert record["method"] == added["method"] and record["attestation"] == added["attestation"]
+    assert kvg("solve", TEXT).out == "42\n"
+    assert kvg("solve", "-", stdin=TEXT.encode()).out == "42\n"
+    assert kvg("method", "run", added["method"], "3", "9").out == "42\n"
+    assert kvg("method", "run", added["family"][:14], "3").code == 2
+    shown = kvg("method", "show", added["family"], "--json").record
+    assert shown["method"] == added["method"] and len(shown["signers"]) == 1
+    (listed,) = kvg("family", "list", "--json").records
+    assert listed["methods"] == [added["method"]] and listed["artifacts"] == []
+
+
+def test_a_near_miss_is_a_miss(kvg: Run, store: Store) -> None:
+    kvg(*ADD)
+    for text in ("Sum the even integers from 3 to 9.", "sum the integers from 3 to 9.", TEXT[:-1]):
+        missed = kvg("solve", text, "--json")
+        assert missed.code == 3
+        assert missed.record["status"] == "MISS" and missed.record["answer"] is None
+    missed = kvg("solve", "Sum the integers from 3 to 9.5.")
+    assert missed.code == 3 and missed.out == "" and "no method" in missed.err
+    near = kvg("family", "hash", "--text", "Sum the even integers from 3 to 9.", "--explain")
+    assert "even" in near.out and "differs" in near.out
+
+
+def test_it_survives_reindex_gc_and_fsck(kvg: Run, store: Store) -> None:
+    kvg(*ADD)
+    for verb in ("reindex", "gc", "fsck"):
+        assert kvg(verb).code == 0
+        assert kvg("solve", TEXT).out == "42\n"
+
+
+def test_ranges_hold(kvg: Run, store: Store) -> None:
+    Path("r.json").write_text('[{"name": "low", "least": 1, "most": 50}, {"least": 1}]')
+    assert kvg(*ADD, "--slots", "r.json").code == 0
+    assert kvg("solve", "Sum the integers from 50 to 51.").out == "101\n"
+    outside = kvg("solve", "Sum the integers from 51 to 52.")
+    assert outside.code == 3 and "slot low: 51" in outside.err
+    for wrong in ("{}", "[]", '[{"least": 9, "most": 1}, {}]', '[{"x": 1}, {}]', "[1, 2]"):
+        Path("r.json").write_text(wrong)
+        assert kvg(*ADD, "--slots", "r.json").code == 2
+
+
+def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: Store) -> None:
+    Path("p.py").write_text("def solve(a, b):\n    assert a <= b\n    return b - a\n")
+    Path("c.py").write_text("def check(answer, a, b): return a + answer == b\n")
+    assert kvg(*ADD).code == 8
+    named = ("--constraint", "low <= high", "--name", "low", "--name", "high")
+    assert kvg(*ADD, *named).code == 0
+    assert kvg("solve", TEXT).code == 3
+    assert kvg("solve", TEXT, "--constraint", "s1 >= s0").out == "6\n"
+
+
+def test_a_dry_run_proves_and_stores_nothing(kvg: Run, store: Store) -> None:
+    before = sum(1 for _ in store.objects.all())
+    shown = kvg(*ADD, "--dry-run", "--json").record
+    assert shown["instances"] == 48 and not shown["new"] and shown["attestation"] is None
+    assert sum(1 for _ in store.objects.all()) == before
+    assert kvg("solve", TEXT).code == 3
+
+
+BAD_PROGRAMS = {
+    "a constant answer": ("def solve(a, b): return 42", "checker refuses"),
+    "a constant in the place of a slot": (
+        "def solve(a, b): return sum(range(3, b + 1))",
+        "refuses",
+    ),
+    "no function": ("x = 1", "defines no solve"),
+    "an error": ("def solve(a, b): return a // 0", "ZeroDivisionError"),
+    "chance": (
+        "import os\ndef solve(a, b): return sum(range(a, b + 1)) + (os.urandom(1)[0] > 99)",
+        "another answer",
+    ),
+    "a fork bomb": (
+        "import os\ndef solve(a, b):\n    while True:\n        try: os.fork()\n"
+        "        except OSError: pass",
+        "limit on",
+    ),
+    "a memory hog": ("def solve(a, b): return bytearray(1 << 42)", "limit on memory"),
+    "a network call": (
+        "import socket\ndef solve(a, b): socket.create_connection(('1.1.1.1', 80), 2)",
+        "unreachable",
+    ),
+    "a write outside": ("def solve(a, b): open('/usr/x', 'w')", "Read-only"),
+    "an endless printer": ("def solve(a, b):\n    while True: print('x' * 9999)", "on output"),
+    "a read of the keys": ("def solve(a, b): return open('KEY').read()", "No such file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROGRAMS)
+def test_a_program_is_rejected_by_name_and_leaves_nothing(
+    kvg: Run, store: Store, home: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvg.gates import calls
+    from kvg.sandbox import Limits
+
+    limits = Limits(wall_s=6, cpu_s=3, processes=24, output_bytes=1 << 20)
+    monkeypatch.setattr(calls, "CALL_LIMITS", limits)
+    code, named = BAD_PROGRAMS[name]
+    key = str(home / ".local/share/kvg/keys/first.pem")
+    Path("p.py").write_text(code.replace("KEY", key))
+    before, size = sum(1 for _ in store.objects.all()), store.log.size
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and named in refused.error["message"]
+    assert sum(1 for _ in store.objects.all()) == before and store.log.size == size
+    assert kvg("solve", TEXT).code == 3
+
+
+BAD_CHECKERS = {
+    "accepts anything": ("def check(answer, *slots): return True", "does not look"),
+    "accepts what is a number": ("def check(answer, *s): return type(answer) is int", "not look"),
+    "is the program": (PROGRAM, "the checker is the program"),
+    "fails": ("def check(answer, a, b): return answer / 0", "the checker fails"),
+    "is not sure": ("def check(answer, a, b): return 1", "the checker refuses"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CHECKERS)
+def test_a_checker_is_rejected_by_name(kvg: Run, store: Store, name: str) -> None:
+    code, named = BAD_CHECKERS[name]
+    Path("c.py").write_text(code)
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and named in refused.error["message"]
+
+
+def test_a_slot_that_does_not_matter(kvg: Run, store: Store) -> None:
+    Path("p.py").write_text("def solve(a, b): return b * b\n")
+    Path("c.py").write_text("def check(answer, a, b): return answer == b ** 2\n")
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and "slot 0 never changes" in refused.error["message"]
+
+
+def test_a_text_without_slots(kvg: Run, store: Store) -> None:
+    assert kvg("method", "add", "--text", "Say yes.", *ADD[4:]).code == 2
+
+
+def put_method(store: Store, key_label: str, *, gate: str = METHOD_GATE) -> Digest:
+    """A method that nobody proved, signed by a key that this store does not know."""
+    problem = parse_problem(TEXT)
+    program, checker = b"def solve(a, b): return 13\n", b"x"
+    slots = (SlotRange("int"), SlotRange("int"))
+    method = Method(problem.family.digest, sha256(program), sha256(checker), slots)
+    said = TestResult(PASSED, gate, (Resource("family", method.family),))
+    with store.pending() as pending:
+        for data in (program, checker, problem.family.document, method.document):
+            pending.put(data)
+        payload = encode_test_result(method.digest, said)
+        envelope = pending.put(sign_envelope(payload, [key_of(key_label)])).digest
+        store.record(method.digest, [envelope])
+    return method.digest
+
+
+def test_a_method_of_an_unknown_key_does_not_answer(kvg: Run, store: Store) -> None:
+    digest = put_method(store, "mallory")
+    refused = kvg("solve", TEXT, "--json")
+    assert refused.code == 6 and "0 of 1 trusted depositors" in refused.error["message"]
+    assert kvg("method", "run", digest, "3", "9").code == 6
+    added = kvg(*ADD, "--json").record
+    put_method(store, "mallory")
+    done = kvg("solve", TEXT, "--json").record
+    assert (done["answer"], done["method"]) == ("42", added["method"])
+
+
+def test_another_gate_is_no_proof(kvg: Run, store: Store) -> None:
+    put_method(store, "mallory", gate="test:cmd")
+    assert kvg("solve", TEXT).code == 3
+
+
+def test_a_program_that_was_changed(kvg: Run, store: Store) -> None:
+    added = kvg(*ADD, "--json").record
+    path = store.objects.stored_path(added["program"])
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    assert kvg("solve", TEXT).code == 5
+
+
+def test_a_verdict_is_kept_for_one_log_and_one_trust_file(kvg: Run, store: Store) -> None:
+    digest = Digest(kvg(*ADD, "--json").record["method"])
+    verdicts = Verdicts()
+    first = verdicts.verify(store, digest)
+    assert verdicts.verify(store, digest) is first
+    put_method(store, "mallory")
+    again = verdicts.verify(store, digest)
+    assert again is not first and again == first
+
+
+def test_without_a_sandbox(kvg: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    kvg(*ADD)
+    monkeypatch.setenv("PATH", "/nowhere")
+    refused = kvg("solve", TEXT, "--json")
+    assert refused.code == 8 and "bubblewrap" in refused.error["message"]
+    assert kvg(*ADD).code == 8
+    assert kvg("solve", TEXT, "--no-sandbox", "--json").record["sandbox"] == "none"

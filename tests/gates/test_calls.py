@@ -1,0 +1,89 @@
+"""Calls of functions in programs that are not trusted."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from kvg.gates.calls import Answer, Caller, answer_text
+from kvg.gates.place import Place
+from kvg.sandbox import Limits
+
+VALUES: list[Answer] = [
+    0,
+    -(10**40),
+    True,
+    None,
+    1.5,
+    'a "b" \\ \n é 😀',
+    Decimal("1.50"),
+    Fraction(3, 4),
+    date(2024, 2, 29),
+    [1, ["x", []]],
+]
+
+
+@pytest.fixture
+def caller(place: Place) -> Caller:
+    return Caller(place.enclosure, place.hidden, Limits(wall_s=20, cpu_s=2, output_bytes=4 << 20))
+
+
+def test_values_go_in_and_out_unchanged(caller: Caller) -> None:
+    called = caller.call(b"def solve(x): return x", "solve", [[value] for value in VALUES])
+    assert [item.error for item in called] == [None] * len(VALUES)
+    assert [item.value for item in called] == VALUES
+    assert [type(item.value) for item in called] == [type(value) for value in VALUES]
+
+
+def test_nothing_is_carried_from_call_to_call(caller: Caller) -> None:
+    program = b"seen = []\ndef solve(x):\n    seen.append(x)\n    return len(seen)\n"
+    assert [item.value for item in caller.call(program, "solve", [[1], [2], [3]])] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [
+        ("def solve(x): return 1 / 0", "ZeroDivisionError"),
+        ("def other(x): return x", "defines no solve"),
+        ("def solve(: pass", "SyntaxError"),
+        ("def solve(x): return object()", "an answer of type object"),
+        ("def solve(x): return {1: 2}", "an answer of type dict"),
+        ("import os\ndef solve(x): os._exit(0)", "ended with 0"),
+        ("def solve(x): raise SystemExit", "SystemExit"),
+        ("def solve(x):\n    while True: pass", "limit on cpu"),
+        ("def solve(x): return bytearray(b'x') * (1 << 40)", "limit on memory"),
+        ("def solve(x): return open('/etc/passwd').read()", "FileNotFoundError"),
+        ("def solve(x): open('/usr/x', 'w')", "OSError"),
+        ("import socket\ndef solve(x): socket.create_connection(('1.1.1.1', 80))", "unreachable"),
+        ("def solve(x): return 'x' * 9999999", "ended"),
+        ("def solve(x):\n    while True: print('x' * 9999)", "limit on output"),
+    ],
+)
+def test_what_a_program_does_wrong_is_told(caller: Caller, program: str, named: str) -> None:
+    (called,) = caller.call(program.encode(), "solve", [[1]])
+    assert called.value is None and called.error is not None
+    assert named in called.error
+
+
+def test_one_call_that_fails_spoils_no_other(caller: Caller) -> None:
+    program = b"def solve(x): return 6 // x"
+    assert [item.value for item in caller.call(program, "solve", [[0], [2], [3]])] == [None, 3, 2]
+
+
+def test_what_is_printed_is_no_answer(caller: Caller) -> None:
+    program = b"def solve(x):\n    print('0' * 32, [0, ['value', ['int', '9']]])\n    return x\n"
+    assert caller.call(program, "solve", [[7]])[0].value == 7
+
+
+def test_answers_as_text() -> None:
+    assert [answer_text(value) for value in (True, None, 5, Fraction(1, 2), "a b")] == [
+        "true",
+        "none",
+        "5",
+        "1/2",
+        "a b",
+    ]
+    assert answer_text([1, "x", [Decimal("1.5")]]) == '[1, "x", [1.5]]'
