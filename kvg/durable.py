@@ -194,6 +194,7 @@ def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:
+                open_to_group(path)
                 return fd, path
         except BaseException:
             os.close(fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
@@ -11,8 +12,6 @@ from kvg.store.config import Config
 from kvg.store.lock import Lock
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvg.trust import Keyring
 
 FOLDER = ".kvg"
@@ -23,15 +22,24 @@ CONFIG_FILE = "config.toml"
 LOST_FOUND = "lost-found"
 """The folder for what ``fsck --repair`` takes out of the way; nothing is ever read from it."""
 
+SHARED_KEY = "store.shared"
+GROUP = "group"
+"""The key of ``config.toml`` that says with whom the store's files are shared; its one value."""
+
 LOG_KEY = "store.log"
 """The key of ``config.toml`` that pins the log: its signed-note verifier."""
 
 
-def make(root: Path, keyring: Keyring) -> None:
-    """Make what a store has; the format line comes last, so that half a store is none."""
+def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
+    """Make what a store has; the format line comes last, so that half a store is none.
+
+    ``shared``: the group may read and write all of it.
+    """
     from kvg.log.log import Log
     from kvg.signing.note import encode_verifier, parse_verifier
 
+    if shared:
+        durable.share(root)
     staging = root / "tmp"
     for folder in (root, root / "objects", root / "peers", staging):
         durable.make_dir(folder)
@@ -43,10 +51,26 @@ def make(root: Path, keyring: Keyring) -> None:
         line = config.text(LOG_KEY)
         origin = parse_verifier(line, what=LOG_KEY)[0] if line else f"kvg-{os.urandom(16).hex()}"
         key = keyring.new_log_key(origin)
-        config.set(LOG_KEY, encode_verifier(origin, key.public))
+        config.change(
+            {
+                LOG_KEY: encode_verifier(origin, key.public),
+                SHARED_KEY: GROUP if shared else config.text(SHARED_KEY),
+            }
+        )
         if not (root / "log" / "checkpoint").exists():
             Log.create(root / "log", origin=origin, key=key, staging=staging)
         durable.replace(root / FORMAT_FILE, [FORMAT], staging=staging)
+
+
+def share(root: Path, config: Config) -> None:
+    """Let the group read and write a store that is there already, from now on and all of it."""
+    durable.share(root)
+    config.set(SHARED_KEY, GROUP)
+    for parent, _, names in os.walk(root):
+        durable.open_to_group(Path(parent))
+        for name in names:
+            if not os.path.islink(os.path.join(parent, name)):
+                durable.open_to_group(Path(parent, name))
 
 
 def has_format(root: Path) -> bool:

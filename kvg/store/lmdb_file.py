@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import lmdb
 
 DATA_FILE = "data.mdb"
+LOCK_FILE = "lock.mdb"
 MAP_SIZES = (64 << 30, 4 << 30, 256 << 20)
 """Sizes of the sparse map, tried in turn where address space is rationed."""
 
@@ -207,6 +208,8 @@ def _open(folder: Path) -> LmdbFile:
     with _translated(folder):
         environment = _try_sizes(folder)
         try:
+            for name in (DATA_FILE, LOCK_FILE):
+                durable.open_to_group(folder / name)
             environment.reader_check()
             return LmdbFile(folder, environment)
         except lmdb.Error:

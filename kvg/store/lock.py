@@ -89,7 +89,9 @@ class Lock:
     def _open(self) -> int:
         with durable.translated(self._path):
             try:
-                return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                durable.open_to_group(self._path)
+                return fd
             except PermissionError:
                 return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 

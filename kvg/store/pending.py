@@ -104,9 +104,7 @@ def open_pending(objects: ObjectFolder, staging: Path) -> Iterator[Pending]:
 
 def _claim(folder: Path) -> tuple[int, Path]:
     with durable.translated(folder):
-        fd, path = durable.claim(folder, "roots", mode=0o644)
-    durable.open_to_group(path)
-    return fd, path
+        return durable.claim(folder, "roots", mode=0o644)
 
 
 def live_roots(staging: Path) -> frozenset[Digest]:

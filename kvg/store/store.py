@@ -21,7 +21,16 @@ from kvg.store import refs as folded
 from kvg.store import tables as t
 from kvg.store.config import Config
 from kvg.store.index import Index
-from kvg.store.layout import CONFIG_FILE, FOLDER, LOG_KEY, has_format, make
+from kvg.store.layout import (
+    CONFIG_FILE,
+    FOLDER,
+    GROUP,
+    LOG_KEY,
+    SHARED_KEY,
+    has_format,
+    make,
+    share,
+)
 from kvg.store.lock import Lock
 from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
@@ -71,6 +80,8 @@ class Store:
         self.staging = root / "tmp"
         self.lock = Lock(root / "lock", wait_s=lock_wait, report=report)
         self.config = Config(root / CONFIG_FILE, staging=self.staging, lock=self.lock)
+        if self.is_shared:
+            durable.share(root)
         self.quota = Quota(root, limit=self._quota)
         self.objects = ObjectFolder(
             root / "objects",
@@ -98,17 +109,22 @@ class Store:
         *,
         keyring: Keyring,
         bare: bool = False,
+        shared: bool = False,
         lock_wait: float | None = None,
         report: Report | None = None,
     ) -> Store:
         """Make a store in ``path/.kvg``, or in ``path`` itself when ``bare``; again is harmless.
 
-        Makes the log's key in ``keyring``. An interrupted one is finished by the next.
+        Makes the log's key in ``keyring``. An interrupted one is finished by the next. ``shared``
+        lets the group of the folder read and write it, also one that is there already.
         """
         root = path if bare else path / FOLDER
         if not has_format(root):
-            make(root, keyring)
-        return Store.open(root, lock_wait=lock_wait, keyring=keyring, report=report)
+            make(root, keyring, shared=shared)
+        store = Store.open(root, lock_wait=lock_wait, keyring=keyring, report=report)
+        if shared and not store.is_shared:
+            share(root, store.config)
+        return store
 
     @staticmethod
     def open(
@@ -148,6 +164,11 @@ class Store:
         raise NotFound(f"no store in {start} or above it", hint="kvg init")
 
     # ------------------------------------------------------------------------------- what it has
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the group may read and write the store's files."""
+        return self.config.text(SHARED_KEY) == GROUP
 
     @property
     def log(self) -> Log:

@@ -100,3 +100,10 @@ def test_forget_lists_what_stays(stored: Stored, kvg: Run) -> None:
     deposit(stored.store, key_of("other"), ref="third", ids=range(50, 60))
     text = kvg("forget", "third")
     assert "forgotten: " in text.out and "nothing of it found" in text.out
+
+
+def test_init_shared(kvg: Run) -> None:
+    made = kvg("init", "--shared", "group", "--json").record
+    assert made["created"] and made["shared"]
+    assert kvg("init", "--json").record["shared"]
+    assert kvg("init", "elsewhere", "--shared", "world").code == 2

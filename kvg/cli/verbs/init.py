@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.errors import UsageError
 from kvg.flow.records import Record
 
 
@@ -19,14 +20,21 @@ def init(
     bare: Annotated[
         bool, typer.Option("--bare", help="Make DIR itself the store, to be used as a remote.")
     ] = False,
+    shared: Annotated[
+        str | None,
+        typer.Option("--shared", metavar="group", help="Let the group of DIR read and write it."),
+    ] = None,
 ) -> Record:
     """Make a store.
 
-    Doing it again is harmless. The key that signs the store's log is kept with your own keys.
+    Doing it again is harmless. The key that signs the store's log is kept with your own keys; in a
+    shared store, whoever publishes needs it too.
     """
     from kvg.flow.init import init as flow
 
-    return flow(invocation(ctx).settings, folder, bare=bare)
+    if shared not in (None, "group"):
+        raise UsageError(f"--shared {shared}: not group", hint="kvg init --shared group")
+    return flow(invocation(ctx).settings, folder, bare=bare, shared=shared is not None)
 
 
 COMMANDS = {"init": init}
@@ -35,5 +43,6 @@ EXAMPLES = {
     $ kvg init
     initialised .kvg
     $ kvg init --bare /mnt/share
+    $ kvg init --shared group
     """
 }

@@ -12,7 +12,7 @@ from kvg.frozen import frozen
 class Initialised(Record):
     """A store; ``created`` is False when it was there already.
 
-    ``origin`` names its log, None in a dry run of making one.
+    ``origin`` names its log, None in a dry run of making one. ``shared``: with the group.
     """
 
     type: ClassVar[str] = "store"
@@ -20,6 +20,7 @@ class Initialised(Record):
     created: bool
     bare: bool
     origin: str | None
+    shared: bool
 
 
 @frozen
