@@ -19,6 +19,8 @@ from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
 from kvg.report import Report, SilentReport
 
+MAX_FIRST_CAPACITY = 32_768
+"""Tokens of address space that a new slot takes at most; memory is used as it is written."""
 PREFILL_TOKENS = 1024
 """New tokens per forward pass of an invariant prefill: it bounds memory, not results."""
 
@@ -73,7 +75,26 @@ class Session:
 
     def slot(self) -> Slot:
         """An empty slot."""
-        return Slot(SlotState(self.model.layers, self.model.device))
+        return Slot(SlotState(self.model.layers, self.model.device, self._capacity()))
+
+    def shared(self, verified: Verified, *, cut: int | None = None) -> Slot:
+        """A frozen slot that holds ``verified``: any number of forks share its memory.
+
+        Raises as ``restore``.
+        """
+        state = SlotState.to_share(self.model.layers, self.model.device, self._capacity())
+        slot = Slot(state)
+        self.restore(slot, verified, cut=cut)
+        state.freeze()
+        return slot
+
+    def fork(self, slot: Slot) -> Slot:
+        """A slot that begins as ``slot``. Of a frozen one it costs only what it changes."""
+        return Slot(slot.state.fork(), slot.restored)
+
+    def _capacity(self) -> int:
+        """Tokens that a slot has room for at once: the window, unless that is very large."""
+        return min(self.model.window, MAX_FIRST_CAPACITY)
 
     def run(self, slot: Slot, ids: Sequence[int], rows: Sequence[int]) -> torch.Tensor:
         """Append ``ids`` to ``slot`` in one forward pass.

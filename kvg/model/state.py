@@ -8,47 +8,82 @@ from typing import Literal
 import torch
 
 from kvg.digest import Buffer
-from kvg.errors import Corrupt
+from kvg.errors import Bug, Corrupt
 from kvg.model.dtypes import TORCH_DTYPES
+from kvg.model.memory import PAGE_BYTES, Memory
 from kvg.objects.manifest import Group, LayerSpec
-from kvg.objects.page import data_start, page_header, page_size, tensor_spans
+from kvg.objects.page import DTYPE_SIZES, data_start, page_header, page_size, tensor_spans
 from kvg_kernels.alignment import ALIGNMENT_BYTES
 from kvg_kernels.attention import BLOCK_TOKENS
 
 
 class SlotState:
-    """Keys and values of every layer for positions [0, length), in memory of growing capacity.
+    """Keys and values of every layer for positions [0, length), each layer in one piece.
 
     ``keys[layer]`` is ``[kv_heads, capacity, k_dim]``, ``values[layer]`` alike with v_dim; the
     capacity is a multiple of 256, what lies past ``length`` is finite. Sliding layers keep all
-    positions here; what their window does not reach may be zero after a graft.
+    positions here; what their window does not reach may be zero after a graft. A frozen state is
+    not written again; forks of it share its memory until they write.
     """
 
-    def __init__(self, layers: Sequence[LayerSpec], device: torch.device) -> None:
+    def __init__(
+        self,
+        layers: Sequence[LayerSpec],
+        device: torch.device,
+        capacity: int,
+        *,
+        memory: Memory | None = None,
+    ) -> None:
+        """``capacity`` tokens fit at first; ``reserve`` makes room for more."""
         self._layers = {layer.index: layer for layer in layers}
         self._device = device
-        self.capacity = 0
         self.length = 0
-        self.keys: dict[int, torch.Tensor] = {}
-        self.values: dict[int, torch.Tensor] = {}
+        self.is_frozen = False
+        self._place(-(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS, memory)
+
+    @classmethod
+    def to_share(
+        cls, layers: Sequence[LayerSpec], device: torch.device, capacity: int
+    ) -> SlotState:
+        """An empty state whose forks, once it is frozen, will share its memory (on a CPU)."""
+        if device.type != "cpu":
+            return cls(layers, device, capacity)
+        capacity = -(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS
+        size = sum(_region_size(layer, capacity) for layer in layers)
+        return cls(layers, device, capacity, memory=Memory.shared(size))
+
+    def freeze(self) -> None:
+        """Let nothing be written any more."""
+        self.is_frozen = True
+
+    def fork(self) -> SlotState:
+        """A state that begins as this one; memory is shared where this one is frozen."""
+        layers = tuple(self._layers.values())
+        if self._memory is not None and self._memory.is_shared and self.is_frozen:
+            fork = SlotState(layers, self._device, self.capacity, memory=self._memory.fork())
+        else:
+            fork = SlotState(layers, self._device, self.capacity)
+            for index in self._layers:
+                fork.keys[index][:, : self.length] = self.keys[index][:, : self.length]
+                fork.values[index][:, : self.length] = self.values[index][:, : self.length]
+        fork.length = self.length
+        return fork
 
     def reserve(self, n_tokens: int) -> None:
         """Make room for positions up to ``n_tokens``; what is held stays as it is."""
         if n_tokens <= self.capacity:
             return
-        wanted = max(n_tokens, min(2 * self.capacity, self.capacity + 4096))
-        capacity = -(-wanted // BLOCK_TOKENS) * BLOCK_TOKENS
-        for index, layer in self._layers.items():
-            dtype = TORCH_DTYPES[layer.dtype]
-            for held, dim in ((self.keys, layer.k_dim), (self.values, layer.v_dim)):
-                grown = zeros_aligned((layer.kv_heads, capacity, dim), dtype, self._device)
-                if index in held:
-                    grown[:, : self.length] = held[index][:, : self.length]
-                held[index] = grown
-        self.capacity = capacity
+        keys, values, length = self.keys, self.values, self.length
+        wanted = max(n_tokens, 2 * self.capacity)
+        self._place(-(-wanted // BLOCK_TOKENS) * BLOCK_TOKENS, None)
+        for index in self._layers:
+            self.keys[index][:, :length] = keys[index][:, :length]
+            self.values[index][:, :length] = values[index][:, :length]
 
     def write(self, layer: int, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put keys ``[kv_heads, n, k_dim]`` and values of one layer at ``start``."""
+        if self.is_frozen:
+            raise Bug("slot: a frozen state was written to")
         end = start + keys.shape[1]
         self.keys[layer][:, start:end] = keys
         self.values[layer][:, start:end] = values
@@ -68,15 +103,38 @@ class SlotState:
         for index, (keys, values) in held.items():
             self.write(index, position, keys, values)
 
-    def copy(self) -> SlotState:
-        """An independent copy, positions [0, length)."""
-        other = SlotState(tuple(self._layers.values()), self._device)
-        other.reserve(self.capacity)
-        other.length = self.length
-        for index in self._layers:
-            other.keys[index].copy_(self.keys[index])
-            other.values[index].copy_(self.values[index])
-        return other
+    def _place(self, capacity: int, memory: Memory | None) -> None:
+        """Lay out every layer's keys and values, each on a boundary of the memory's pages."""
+        self.capacity = capacity
+        self.keys: dict[int, torch.Tensor] = {}
+        self.values: dict[int, torch.Tensor] = {}
+        size = sum(_region_size(layer, capacity) for layer in self._layers.values())
+        if memory is None and self._device.type == "cpu":
+            memory = Memory.own(size)
+        self._memory = memory
+        base = (
+            memory.tensor
+            if memory is not None
+            else torch.zeros(size, dtype=torch.uint8, device=self._device)
+        )
+        offset = 0
+        for index, layer in self._layers.items():
+            for held, dim in ((self.keys, layer.k_dim), (self.values, layer.v_dim)):
+                size = _part_size(layer, capacity, dim)
+                flat = base[offset : offset + size].view(TORCH_DTYPES[layer.dtype])
+                n = layer.kv_heads * capacity * dim
+                held[index] = flat[:n].view(layer.kv_heads, capacity, dim)
+                offset += size
+
+
+def _region_size(layer: LayerSpec, capacity: int) -> int:
+    """Bytes of one layer's keys and values."""
+    return _part_size(layer, capacity, layer.k_dim) + _part_size(layer, capacity, layer.v_dim)
+
+
+def _part_size(layer: LayerSpec, capacity: int, dim: int) -> int:
+    size = layer.kv_heads * capacity * dim * DTYPE_SIZES[layer.dtype]
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def zeros_aligned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
