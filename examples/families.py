@@ -1,0 +1,196 @@
+"""Nine families of problems, answered at no generated token.
+
+Each folder of ``families/`` has one problem, a program, a checker and the ranges of its slots. The
+methods are proved and stored; then fresh instances are solved and compared with an oracle that
+shares no code with program or checker; then the same is asked of an empty store. Run it with
+``python examples/families.py [INSTANCES]``; ends with status 1 unless every answer is right.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+from kvg.flow.method import MethodRequest, add_method
+from kvg.flow.settings import Settings, keyring_of
+from kvg.flow.solve import HIT, solve
+from kvg.problem.family import parse_problem
+from kvg.problem.literals import Literal
+from kvg.problem.ranges import draw, read_ranges
+from kvg.store import Store
+from kvg.verify.method import Verdicts
+
+HERE = Path(__file__).resolve().parent / "families"
+SEED = 20261129
+
+
+def main(n_instances: int) -> int:
+    """Prove, solve, compare; 0 when every answer is right and the empty store has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = make_settings(Path(folder))
+        store = Store.init(Path(folder, "full"), keyring=keyring_of(settings))
+        empty = Store.init(Path(folder, "empty"), keyring=keyring_of(settings))
+        right = asked = hits_of_empty = 0
+        for family in sorted(ORACLES):
+            add_method(store, settings, request_of(family))
+            instances = fresh_instances(family, n_instances)
+            n_right, times = solve_all(store, settings, family, instances)
+            hits_of_empty += sum(
+                solve(empty, settings, text).status == HIT for text, _ in instances
+            )
+            right, asked = right + n_right, asked + len(instances)
+            print(
+                f"{family:<22} {n_right:>3} of {len(instances)} right, 0 tokens generated, "
+                f"median {statistics.median(times):.1f} ms"
+            )
+        print(f"{'all':<22} {right:>3} of {asked} right; an empty store: {hits_of_empty} hits")
+        return 0 if right == asked and hits_of_empty == 0 else 1
+
+
+def make_settings(folder: Path) -> Settings:
+    return Settings(cwd=folder, keys=folder / "keys", cache=folder / "cache", user_config=folder)
+
+
+def request_of(family: str) -> MethodRequest:
+    folder = HERE / family
+    return MethodRequest(
+        (folder / "problem.txt").read_text(),
+        folder / "program.py",
+        folder / "checker.py",
+        folder / "slots.json",
+    )
+
+
+def fresh_instances(family: str, count: int) -> list[tuple[str, tuple[Literal, ...]]]:
+    """Problems with the wording of the family and other values in its slots."""
+    folder = HERE / family
+    text = (folder / "problem.txt").read_text()
+    problem = parse_problem(text)
+    ranges = read_ranges((folder / "slots.json").read_bytes(), problem.family.types, what=family)
+    random = Random(f"{SEED} {family}")
+    found: dict[str, tuple[Literal, ...]] = {}
+    while len(found) < count:
+        slots = tuple(draw(slot, random) for slot in ranges)
+        posed, rest = "", text
+        for old, new in zip(problem.slots, slots, strict=True):
+            before, _, rest = rest.partition(old.raw)
+            posed += before + new.raw
+        found[posed + rest] = slots
+    return list(found.items())
+
+
+def solve_all(
+    store: Store, settings: Settings, family: str, instances: list[tuple[str, tuple[Literal, ...]]]
+) -> tuple[int, list[float]]:
+    """How many answers are those of the oracle, and the milliseconds of each."""
+    verdicts, n_right, times = Verdicts(), 0, []
+    for text, slots in instances:
+        found = solve(store, settings, text, verdicts=verdicts)
+        wanted = ORACLES[family](*(slot.value for slot in slots))
+        n_right += found.status == HIT and found.answer == wanted
+        microseconds = found.canonical_us + found.select_us + (found.verify_us or 0.0)
+        times.append(microseconds / 1e3 + (found.run_ms or 0.0))
+        if found.answer != wanted:
+            print(f"  {text.strip()}: {found.answer}, not {wanted}")
+    return n_right, times
+
+
+def series(first, step, terms):
+    total, term = 0, first
+    for _ in range(terms):
+        total, term = total + term, term + step
+    return str(total)
+
+
+def gcd_and_lcm(a, b):
+    divisor = next(n for n in range(min(a, b), 0, -1) if a % n == b % n == 0)
+    multiple = max(a, b)
+    while multiple % a or multiple % b:
+        multiple += max(a, b)
+    return f"[{divisor}, {multiple}]"
+
+
+def modular_power(base, exponent, modulus):
+    return str(base**exponent % modulus)
+
+
+def counting(chosen, books):
+    return str(sum(1 for _ in itertools.combinations(range(books), chosen)))
+
+
+def linear_system(one, two):
+    rows = [[Fraction(value) for value in row] for row in (one, two)]
+    for column in range(2):
+        pivot = next((row for row in rows[column:] if row[column] != 0), None)
+        if pivot is None:
+            return "none"
+        rows.remove(pivot)
+        rows.insert(column, [value / pivot[column] for value in pivot])
+        for other in (row for n, row in enumerate(rows) if n != column):
+            factor = other[column]
+            for n in range(3):
+                other[n] -= factor * rows[column][n]
+    return f"[{rows[0][2]}, {rows[1][2]}]"
+
+
+def date_arithmetic(days, start):
+    year, month = (
+        (start.year, start.month) if start.month > 2 else (start.year - 1, start.month + 12)
+    )
+    number = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month - 457) // 5
+    number += start.day + days
+    year = start.year + days // 365 + 2
+    while True:
+        for month in range(14, 2, -1):
+            first = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month - 457) // 5
+            if first < number:
+                real = (year, month) if month <= 12 else (year + 1, month - 12)
+                return f"{real[0]:04}-{real[1]:02}-{number - first:02}"
+        year -= 1
+
+
+def shortest_path(start, goal, roads):
+    best = [0] if start == goal else []
+
+    def walk(place, seen, length):
+        for a, b, road in roads:
+            for here, there in ((a, b), (b, a)):
+                if here == place and there == goal:
+                    best.append(length + road)
+                elif here == place and there not in seen:
+                    walk(there, seen | {there}, length + road)
+
+    walk(start, {start}, 0)
+    return str(min(best, default=-1))
+
+
+def string_transformation(text):
+    return " ".join(word.upper() for word in text.split(" ")[::-1])
+
+
+def unit_conversion(miles, factor, places):
+    number = round(Fraction(miles) * Fraction(factor) * 10**places)
+    digits = f"{number:0{places + 1}}"
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+
+
+ORACLES = {
+    "arithmetic-series": series,
+    "counting": counting,
+    "date-arithmetic": date_arithmetic,
+    "gcd-and-lcm": gcd_and_lcm,
+    "linear-system": linear_system,
+    "modular-power": modular_power,
+    "shortest-path": shortest_path,
+    "string-transformation": string_transformation,
+    "unit-conversion": unit_conversion,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))

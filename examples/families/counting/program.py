@@ -1,0 +1,5 @@
+from math import comb
+
+
+def solve(chosen, books):
+    return comb(books, chosen)

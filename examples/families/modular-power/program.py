@@ -1,0 +1,2 @@
+def solve(base, exponent, modulus):
+    return pow(base, exponent, modulus)

@@ -1,0 +1,2 @@
+def solve(text):
+    return " ".join(reversed(text.split(" "))).upper()

@@ -1,0 +1,24 @@
+"""The example of nine families: every method proves itself, and every answer is the oracle's."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "families.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_nine_families(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = spec_from_file_location("families_example", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    assert module.main(3) == 0
+    assert "27 of 27 right; an empty store: 0 hits" in capsys.readouterr().out
