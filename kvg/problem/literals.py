@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import date
-from decimal import Decimal
-from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kvg.errors import UsageError
 from kvg.frozen import frozen
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
 
 MAX_LIST_DEPTH: Final = 32
 MAX_DIGITS: Final = 4000
@@ -72,6 +74,9 @@ def _number(kind: str, text: str) -> Value:
         raise UsageError(f"{text[:20]}…: a number of {len(text)} characters is too long to use")
     if kind == "int":
         return int(text)
+    from decimal import Decimal
+    from fractions import Fraction
+
     if kind == "decimal":
         return Decimal(text)
     if kind == "percent":

@@ -7,18 +7,21 @@ drawn from a usual range, and any value is answered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from decimal import Decimal
-from fractions import Fraction
-from random import Random
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.errors import Corrupt, UsageError
 from kvg.frozen import frozen
 from kvg.problem.literals import NUMERIC, Literal, Value, parse_literal
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+    from random import Random
 
 FIELDS: Final = ("type", "name", "least", "most", "items")
 MAX_LENGTH: Final = 10_000
@@ -91,6 +94,8 @@ class SlotRange:
 
 def _rank(literal: Literal) -> Fraction:
     """A number for the place of a value among its kind."""
+    from fractions import Fraction
+
     value = literal.value
     if isinstance(value, date):
         return Fraction(value.toordinal())
@@ -98,6 +103,8 @@ def _rank(literal: Literal) -> Fraction:
 
 
 def _size(literal: Literal) -> Fraction:
+    from fractions import Fraction
+
     if literal.type == "str":
         return Fraction(len(literal.raw) - 2)
     if literal.type.startswith("list["):
@@ -227,15 +234,23 @@ def _raw_list(slot: SlotRange, random: Random, length: int) -> str:
 
 def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> str:
     if kind == "int":
-        return str(random.randint(-int(-first // 1), int(last // 1)))
+        return str(_between(first, last, random))
+    if kind == "percent":
+        return f"{_between(first * 100, last * 100, random)}%"
     if kind == "fraction":
         below = random.randint(2, _DENOMINATORS)
-        return f"{random.randint(-int(-first * below // 1), int(last * below // 1))}/{below}"
-    scale = 1 if kind == "decimal" else 100
-    hundredths = random.randint(int(first * scale * _PLACES), int(last * scale * _PLACES))
-    if kind == "percent":
-        return f"{hundredths // _PLACES}%"
-    return f"{Decimal(hundredths).scaleb(-2):f}"
+        return f"{_between(first * below, last * below, random)}/{below}"
+    hundredths = _between(first * _PLACES, last * _PLACES, random)
+    whole, part = divmod(abs(hundredths), _PLACES)
+    return f"{'-' if hundredths < 0 else ''}{whole}.{part:02}"
+
+
+def _between(first: Fraction, last: Fraction, random: Random) -> int:
+    """An integer in the range. Raises ``UsageError`` when there is none to be drawn."""
+    low, high = math.ceil(first), math.floor(last)
+    if low > high:
+        raise UsageError(f"no value to be drawn between {first} and {last}")
+    return random.randint(low, high)
 
 
 def plain(value: Value) -> object:

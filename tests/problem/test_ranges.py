@@ -1,0 +1,96 @@
+"""Ranges of slots, and the literals drawn from them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvg.digest import sha256
+from kvg.errors import Corrupt, UsageError
+from kvg.problem.literals import parse_literal
+from kvg.problem.method import Method, parse_method
+from kvg.problem.ranges import SlotRange, draw, element_types, parse_range, range_value, read_ranges
+from kvg.problem.text import canonical_text
+
+INT = SlotRange("int", None, "-3", "3")
+RANGES = (
+    *map(SlotRange, ("int", "decimal", "fraction", "percent", "date", "str", "list[int]")),
+    *map(SlotRange, ("list[]", "list[decimal|int]", "list[list[int]|str]", "list[list[]]")),
+    INT,
+    SlotRange("decimal", "x", "-1.555", "-1.5"),
+    SlotRange("fraction", None, "-7/3", "0"),
+    SlotRange("percent", None, "-5%", "120%"),
+    SlotRange("date", None, "2024-02-28", "2024-03-01"),
+    SlotRange("str", None, "0", "0"),
+    SlotRange("list[int]", None, "2", "2", INT),
+    SlotRange("list[list[int]]", None, "1", "4", SlotRange("list[int]", None, "3", "3", INT)),
+    SlotRange("int", None, "1000", None),
+    SlotRange("int", None, None, "-1000"),
+)
+
+
+@pytest.mark.parametrize("slot", RANGES, ids=lambda slot: f"{slot.type} {slot.least} {slot.most}")
+@pytest.mark.parametrize("edge", [False, True])
+def test_what_is_drawn_is_in_the_range_and_of_the_type(slot: SlotRange, edge: bool) -> None:
+    random = Random(1)
+    for _ in range(60):
+        literal = draw(slot, random, edge=edge)
+        assert literal.type == slot.type and slot.holds(literal)
+        assert canonical_text(f"at {literal.raw} now").types == (slot.type,)
+
+
+@pytest.mark.parametrize("slot", RANGES, ids=lambda slot: f"{slot.type} {slot.least} {slot.most}")
+def test_a_range_is_kept_in_a_method(slot: SlotRange) -> None:
+    assert parse_range(range_value(slot), what="slot") == slot
+    method = Method(sha256(b"f"), sha256(b"p"), sha256(b"c"), (slot,))
+    assert parse_method(method.document, what="method") == method
+    with pytest.raises(Corrupt):
+        parse_method(method.document + b" ", what="method")
+    with pytest.raises(Corrupt):
+        parse_method(method.document.replace(b'"checker"', b'"chequer"'), what="method")
+
+
+def test_ends_are_drawn() -> None:
+    random = Random(2)
+    assert {draw(INT, random, edge=True).raw for _ in range(40)} == {"-3", "3"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_in"), [("3", True), ("-3", True), ("4", False), ("3.0", False), ('"3"', False)]
+)
+def test_bounds(raw: str, is_in: bool) -> None:
+    assert INT.holds(parse_literal(raw)) is is_in
+
+
+@pytest.mark.parametrize(
+    "given_range",
+    [
+        ("int", "5", "4"),
+        ("int", "a", None),
+        ("date", "3", None),
+        ("str", "-1", None),
+        ("str", "1.5", None),
+        ("list[int]", "999999", None),
+    ],
+)
+def test_ranges_that_are_none(given_range: tuple[str, str, str | None]) -> None:
+    kind, least, most = given_range
+    with pytest.raises(UsageError):
+        SlotRange(kind, None, least, most)
+    with pytest.raises(UsageError):
+        SlotRange("list[int]", None, None, None, SlotRange("str"))
+
+
+@given(st.lists(st.sampled_from(["int", "str", "list[int|str]", "list[list[]]"]), unique=True))
+def test_element_types(kinds: list[str]) -> None:
+    assert element_types(f"list[{'|'.join(sorted(kinds))}]") == tuple(sorted(kinds))
+
+
+def test_what_a_person_writes() -> None:
+    text = b'[{"name": "a", "least": 1, "most": "9"}, {"items": {"least": 0}}]'
+    first, second = read_ranges(text, ("int", "list[int]"), what="r.json")
+    assert first == SlotRange("int", "a", "1", "9")
+    assert second.items == SlotRange("int", None, "0")
