@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, chdir
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
 
 
-@dataclass(slots=True)
 class Globals:
     """The global options as given; None where not given."""
 
@@ -37,8 +35,10 @@ class Globals:
     yes: bool = False
     dry_run: bool = False
     device: str | None = None
-    stack: ExitStack = field(default_factory=ExitStack)
     run: Invocation | None = None
+
+    def __init__(self) -> None:
+        self.stack = ExitStack()
 
     def note(self, name: str, value: object) -> None:
         """Take in one option."""

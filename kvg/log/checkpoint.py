@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from kvg import canon
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
 
 MAX_CHECKPOINT_SIZE: Final = 64 << 10
-_SIZE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+_MAX_DIGITS = 16
 
 
 @frozen
@@ -61,11 +60,16 @@ def parse_checkpoint(data: Buffer, *, what: str) -> Checkpoint:
     if len(lines) < 4 or "" in lines[:-1]:
         raise Corrupt(f"{what}: not a checkpoint: origin, size and root expected")
     origin, size, root = lines[:3]
-    if not is_name(origin) or len(origin) > 200 or not _SIZE.fullmatch(size):
+    if not is_name(origin) or len(origin) > 200 or not _is_size(size):
         raise Corrupt(f"{what}: malformed origin or size")
     if int(size) > canon.MAX_INTEGER:
         raise Corrupt(f"{what}: size past 2^53-1")
     return Checkpoint(origin, int(size), decode_hash(root, what=f"{what}: root"))
+
+
+def _is_size(text: str) -> bool:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return is_number and (text == "0" or text[0] != "0")
 
 
 def open_checkpoint(data: Buffer, *, origin: str, verifier: PublicKey, what: str) -> Checkpoint:

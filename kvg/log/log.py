@@ -26,9 +26,7 @@ from kvg.log.checkpoint import (
     open_checkpoint,
     sign_checkpoint,
 )
-from kvg.log.entry import MAX_ENTRY_SIZE
 from kvg.log.merkle import HASH_SIZE
-from kvg.log.receipts import Receipt, encode_receipt
 from kvg.log.tiles import WIDTH, FolderSource, Tiles
 from kvg.signing.note import encode_verifier, parse_verifier
 
@@ -178,6 +176,8 @@ class Log:
 
     def receipt(self, index: int) -> bytes:
         """The receipt of entry ``index`` under the checkpoint. Raises ``UsageError``."""
+        from kvg.log.receipts import Receipt, encode_receipt
+
         proof = self.inclusion_proof(index)
         return encode_receipt(Receipt(index, proof, self._checkpoint, self._note))
 
@@ -193,6 +193,8 @@ class Log:
                 f"log {self.folder}: key {key.public.keyid} is not its key",
                 hint=f"the log of {self.origin} is signed by {self.verifier.keyid}",
             )
+        from kvg.log.entry import MAX_ENTRY_SIZE
+
         self.refresh()
         new = [bytes(entry) for entry in entries]
         for entry in new:

@@ -28,10 +28,10 @@ MAX_KEY_FILE = 64 * 1024
 _SPKI_PREFIX = bytes.fromhex("302a300506032b6570032100")
 _SSH_TYPE = "ssh-ed25519"
 _SSH_PREFIX = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20"
-_PEM_PUBLIC = re.compile(
-    r"-----BEGIN ([A-Z0-9 ]+)-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END \1-----\s*", re.ASCII
-)
-_PEM_LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----")
+_PKCS8_PREFIX = bytes.fromhex("302e020100300506032b657004220420")
+_PEM_PUBLIC = r"-----BEGIN ([A-Z0-9 ]+)-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END \1-----\s*"
+_PEM_LABEL = rb"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----"
+_PEM_PLAIN = ("-----BEGIN PRIVATE KEY-----\n", "\n-----END PRIVATE KEY-----\n")
 _ED25519_HINT = "kvg signs with Ed25519 only; make one with kvg key new"
 _PASSPHRASE_HINT = (
     "set KVG_PASSPHRASE_FD, KVG_PASSPHRASE_FILE or KVG_PASSPHRASE_COMMAND, or run on a terminal"
@@ -135,9 +135,12 @@ def encode_private(key: PrivateKey, passphrase: bytes | None) -> bytes:
 
     Raises ``ValueError`` on an empty passphrase.
     """
+    if passphrase is None:
+        body = base64.encode(_PKCS8_PREFIX + key._key.private_bytes_raw())
+        return body.join(_PEM_PLAIN).encode("ascii")
     from cryptography.hazmat.primitives import serialization as s
 
-    protection = s.NoEncryption() if passphrase is None else s.BestAvailableEncryption(passphrase)
+    protection = s.BestAvailableEncryption(passphrase)
     return key._key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, protection)
 
 
@@ -164,12 +167,15 @@ def parse_private(data: bytes, *, what: str, passphrase: Passphrase | None) -> P
 
 def _load(data: bytes, passphrase: bytes | None, *, what: str) -> PrivateKey | None:
     """The key, or None when ``passphrase`` does not open it."""
+    if passphrase == b"":
+        return None
+    plain = _load_plain(data)
+    if plain is not None:
+        return plain
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    if passphrase == b"":
-        return None
     is_ssh = _private_label(data, what=what) == b"OPENSSH PRIVATE KEY"
     load = serialization.load_ssh_private_key if is_ssh else serialization.load_pem_private_key
     try:
@@ -187,9 +193,27 @@ def _load(data: bytes, passphrase: bytes | None, *, what: str) -> PrivateKey | N
     return PrivateKey(key)
 
 
+def _load_plain(data: bytes) -> PrivateKey | None:
+    """The key in the one spelling that ``encode_private`` gives an unencrypted one, else None.
+
+    That is RFC 8410, section 7; the parsers for all others cost more than a short command does.
+    """
+    text = data.decode("ascii", "replace")
+    begin, end = _PEM_PLAIN
+    if not text.startswith(begin) or not text.endswith(end):
+        return None
+    try:
+        der = base64.decode(text[len(begin) : -len(end)], what="private key")
+    except Corrupt:
+        return None
+    if len(der) != len(_PKCS8_PREFIX) + KEY_SIZE or not der.startswith(_PKCS8_PREFIX):
+        return None
+    return from_seed(der[len(_PKCS8_PREFIX) :])
+
+
 def _private_label(data: bytes, *, what: str) -> bytes:
     """The PEM label of the one private key in ``data``."""
-    labels: list[bytes] = _PEM_LABEL.findall(data) if len(data) <= MAX_KEY_FILE else []
+    labels: list[bytes] = re.findall(_PEM_LABEL, data) if len(data) <= MAX_KEY_FILE else []
     if len(labels) != 1:
         raise Corrupt(
             f"{what}: not a private key", hint="give one key as PKCS#8 PEM or OpenSSH PEM"
@@ -252,7 +276,7 @@ def public_from_raw(raw: bytes, *, what: str) -> PublicKey:
 
 
 def _parse_pem(text: str, *, what: str) -> PublicKey:
-    match = _PEM_PUBLIC.fullmatch(text)
+    match = re.fullmatch(_PEM_PUBLIC, text, re.ASCII)
     if match is None or match[1] != "PUBLIC KEY":
         raise Corrupt(f"{what}: malformed public key PEM")
     der = base64.decode(match[2].replace("\r", "").replace("\n", ""), what=what)

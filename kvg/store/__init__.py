@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvg.store.config import Config
+    from kvg.store.expectation import ANY, Expectation
     from kvg.store.names import RefAt, check_ref_name, is_ref_name, parse_ref_at, ref_from_stem
     from kvg.store.objects import ObjectFolder, PutResult
     from kvg.store.pending import Pending
-    from kvg.store.publish import ANY, Expectation, Published, RefMove
+    from kvg.store.publish import Published, RefMove
     from kvg.store.refs import LoggedAttestation, Move, RefValue
     from kvg.store.store import Resolved, Store
 
 _HOMES = {
-    "ANY": "kvg.store.publish",
+    "ANY": "kvg.store.expectation",
     "Config": "kvg.store.config",
-    "Expectation": "kvg.store.publish",
+    "Expectation": "kvg.store.expectation",
     "LoggedAttestation": "kvg.store.refs",
     "Move": "kvg.store.refs",
     "ObjectFolder": "kvg.store.objects",

@@ -10,7 +10,6 @@ from kvg import canon, durable
 from kvg.digest import from_raw
 from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace
 from kvg.frozen import frozen
-from kvg.log.entry import parse_entry
 from kvg.store import tables as t
 from kvg.store.lmdb_file import (
     DATA_FILE,
@@ -22,13 +21,13 @@ from kvg.store.lmdb_file import (
     open_file,
     verify_file,
 )
-from kvg.store.refs import ClaimReader, Reader, fold, no_claim
 from kvg.store.tables import MemoryTables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.log.log import Log
+    from kvg.store.fold import ClaimReader, Reader
     from kvg.store.lock import Lock
     from kvg.store.tables import Tables, WritableTables
 
@@ -62,7 +61,7 @@ class Index:
         lock: Lock,
         log: Callable[[], Log],
         read: Reader,
-        claim: ClaimReader = no_claim,
+        claim: ClaimReader | None = None,
     ) -> None:
         self.folder = folder
         self._staging = staging
@@ -165,10 +164,13 @@ class Index:
                 self._fold(tables, log, state.size if state else 0, BATCH_ENTRIES)
 
     def _fold(self, tables: WritableTables, log: Log, start: int, most: int) -> None:
-        stop = min(log.size, start + most)
+        from kvg.log.entry import parse_entry
+        from kvg.store.fold import fold, no_claim
+
+        stop, claim = min(log.size, start + most), self._claim or no_claim
         for index, raw in enumerate(log.read(start, stop), start):
             entry = parse_entry(raw, what=f"log entry {index}")
-            fold(tables, index, entry, self._read, self._claim)
+            fold(tables, index, entry, self._read, claim)
         root = log.root if stop == log.size else log.root_at(stop)
         _write_state(tables, State(log.origin, stop, root))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, raw_of, short
 from kvg.errors import Conflict, Corrupt, NotFound
@@ -18,23 +17,13 @@ from kvg.log.entry import (
 )
 from kvg.store import refs
 from kvg.store import tables as t
+from kvg.store.expectation import ANY, Anything, Expectation
 from kvg.store.names import check_ref_name
 
 if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey
     from kvg.store.store import Store
     from kvg.store.tables import Tables
-
-
-class _Anything(Enum):
-    ANY = "any"
-
-
-ANY: Final = _Anything.ANY
-"""Move a ref whatever it is now."""
-
-Expectation: TypeAlias = Digest | Literal[_Anything.ANY] | None
-"""What a ref has to be now: a digest, nothing (None), or anything."""
 
 
 @frozen
@@ -125,7 +114,7 @@ def _ref_entry(
         expect, time = change.previous, change.time
     if change.digest == current and expect in (ANY, current):
         return None
-    if expect is not ANY and expect != current:
+    if not isinstance(expect, Anything) and expect != current:
         raise Conflict(
             f"{change.name}: moved to {_name(current)}, expected {_name(expect)}",
             hint=f"look at it with kvg log {change.name}, then run it again",

@@ -16,10 +16,10 @@ from kvg import durable
 from kvg.digest import Digest, sha256_bytes, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
-from kvg.store import pending as pending_roots
 from kvg.store import refs as folded
 from kvg.store import tables as t
 from kvg.store.config import Config
+from kvg.store.expectation import ANY
 from kvg.store.index import Index
 from kvg.store.layout import (
     CONFIG_FILE,
@@ -34,10 +34,7 @@ from kvg.store.layout import (
 from kvg.store.lock import Lock
 from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
-from kvg.store.pending import Pending
-from kvg.store.publish import ANY, Expectation, Published, RefMove, publish
 from kvg.store.quota import QUOTA_KEY, Quota
-from kvg.store.refs import FamilyClaim, LoggedAttestation, Member, Move
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +44,11 @@ if TYPE_CHECKING:
     from kvg.objects.manifest import Manifest
     from kvg.report import Report
     from kvg.signing.keys import PrivateKey, PublicKey
+    from kvg.store.expectation import Expectation
+    from kvg.store.fold import FamilyClaim
+    from kvg.store.pending import Pending
+    from kvg.store.publish import Published, RefMove
+    from kvg.store.refs import LoggedAttestation, Member, Move
     from kvg.store.tables import Tables
     from kvg.trust import Keyring, TrustFile
 
@@ -339,7 +341,9 @@ class Store:
 
     def live_roots(self) -> frozenset[Digest]:
         """What writers at work rely on. Call it under the exclusive lock before removing."""
-        return pending_roots.live_roots(self.staging)
+        from kvg.store.pending import live_roots
+
+        return live_roots(self.staging)
 
     def roots(self) -> frozenset[Digest]:
         """What gc marks from, beside the closure of it: what the log keeps, and live writers.
@@ -360,7 +364,9 @@ class Store:
 
         ``tokens`` is the digest of the encoded ids; ``cuts`` are the cut points, ascending.
         """
-        key = folded.find_key(model, engine, page_tokens, tokens, cuts)
+        from kvg.store.fold import find_key
+
+        key = find_key(model, engine, page_tokens, tokens, cuts)
         found = self.index.query(lambda tables: folded.listed(tables, t.TOKENS, key))
         return tuple(digest for digest in found if self.objects.has(digest))
 
@@ -371,7 +377,9 @@ class Store:
 
         The longest first. A hint: verify, and compare the ids, before relying on it.
         """
-        keys = list(folded.find_prefix_keys(model, engine, page_tokens, ids))
+        from kvg.store.fold import find_prefix_keys
+
+        keys = list(find_prefix_keys(model, engine, page_tokens, ids))
 
         def ask(tables: Tables) -> tuple[tuple[int, Digest], ...]:
             return tuple(
@@ -397,7 +405,9 @@ class Store:
 
         Without it gc may take what is not yet named by the log.
         """
-        return pending_roots.open_pending(self.objects, self.staging)
+        from kvg.store.pending import open_pending
+
+        return open_pending(self.objects, self.staging)
 
     def publish(
         self,
@@ -414,6 +424,8 @@ class Store:
         Raises ``Conflict``, ``Corrupt`` when an object named is missing, ``NotFound`` without the
         log's key, ``NoSpace``; then nothing was appended.
         """
+        from kvg.store.publish import publish
+
         return publish(self, entries, now=_seconds(now), key=key)
 
     def record(
@@ -440,6 +452,8 @@ class Store:
         now: int | None = None,
     ) -> Published:
         """Move one ref, or remove it (``digest`` None). Raises ``Conflict``."""
+        from kvg.store.publish import RefMove
+
         return self.publish([RefMove(name, digest, expect)], now=now)
 
     def set_pin(self, digest: Digest, on: bool, *, now: int | None = None) -> Published:
@@ -508,6 +522,7 @@ class Store:
         from kvg.objects.statement import Provenance, parse_statement
         from kvg.problem.method import METHOD_GATE
         from kvg.signing.dsse import parse_envelope
+        from kvg.store.fold import FamilyClaim
 
         what = f"attestation {short(envelope)}"
         try:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from kvg import durable
 from kvg.digest import Digest, sha256
 from kvg.errors import NotFound, Untrusted
-from kvg.log.entry import Entry, RevokeEntry, TrustEntry
 from kvg.trust.policy import (
     TrustFile,
     bootstrap_trust,
@@ -22,6 +21,7 @@ from kvg.trust.policy import (
 )
 
 if TYPE_CHECKING:
+    from kvg.log.entry import Entry
     from kvg.signing.keys import PrivateKey
     from kvg.store.publish import Published
     from kvg.store.store import Store
@@ -92,6 +92,8 @@ def read_version(store: Store, digest: Digest) -> TrustFile:
 
 
 def _entries(old: TrustFile, new: TrustFile, digest: Digest, now: int) -> list[Entry]:
+    from kvg.log.entry import RevokeEntry, TrustEntry
+
     added = [item for item in new.revoked if item not in old.revoked]
     entries: list[Entry] = [TrustEntry(now, new.version, digest)]
     return entries + [RevokeEntry(now, item.keyid, item.origin, item.size) for item in added]

@@ -25,8 +25,8 @@ LOGS = "logs"
 STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
-_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._@-]{0,99}", re.ASCII)
-_KEYID = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+_NAME = r"[a-zA-Z0-9_-][a-zA-Z0-9._@-]{0,99}"
+_KEYID = r"[0-9a-f]{6,64}"
 
 
 @frozen
@@ -78,7 +78,7 @@ class Keyring:
         except OSError as error:
             durable.raise_translated(error, self.folder)
         stems = [name.removesuffix(".pem") for name in names if name.endswith(".pem")]
-        return tuple(self.info(stem) for stem in stems if _NAME.fullmatch(stem))
+        return tuple(self.info(stem) for stem in stems if _is_name(stem))
 
     def info(self, name: str) -> KeyInfo:
         """What is known of the key called ``name``. Raises ``NotFound``."""
@@ -97,7 +97,7 @@ class Keyring:
         by_name = [info for info in known if info.name == text]
         if by_name:
             return by_name[0]
-        found = [k for k in known if _KEYID.fullmatch(text) and k.keyid.startswith(text)]
+        found = [k for k in known if re.fullmatch(_KEYID, text) and k.keyid.startswith(text)]
         if not found:
             raise NotFound(f"{text}: no such key in {self.folder}", hint="kvg key list")
         if len(found) > 1:
@@ -162,14 +162,14 @@ class Keyring:
         check_outside_stores(self.folder)
 
     def _path(self, name: str) -> Path:
-        if _NAME.fullmatch(name) is None:
+        if not _is_name(name):
             raise UsageError(
                 f"{name[:80]!r}: not a name of a key", hint="letters, digits and . _ @ -"
             )
         return self.folder / f"{name}.pem"
 
     def _log_path(self, origin: str) -> Path:
-        if _NAME.fullmatch(origin) is None:
+        if not _is_name(origin):
             raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
         return self.folder / LOGS / f"{origin}.pem"
 
@@ -180,6 +180,10 @@ class Keyring:
             return signing.parse_private(data, what=str(path), passphrase=None).public
         beside = path.with_suffix(".pub")
         return signing.parse_public(_read(beside).decode("utf-8", "replace"), what=str(beside))
+
+
+def _is_name(name: str) -> bool:
+    return re.fullmatch(_NAME, name) is not None
 
 
 def load_file(path: Path, passphrase: Passphrase | None) -> PrivateKey:

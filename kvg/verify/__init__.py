@@ -5,18 +5,38 @@ Only this package makes a ``Verified``.
 
 from __future__ import annotations
 
-from kvg.verify.artifact import verify_artifact
-from kvg.verify.check import (
-    ArtifactCheck,
-    Finding,
-    VerifySummary,
-    check_artifact,
-    check_log,
-    check_objects,
-    check_store,
-    check_trust,
-)
-from kvg.verify.judgement import Judgement, is_gate_met, judge, required_gates
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvg.verify.artifact import verify_artifact
+    from kvg.verify.check import (
+        ArtifactCheck,
+        Finding,
+        VerifySummary,
+        check_artifact,
+        check_log,
+        check_objects,
+        check_store,
+        check_trust,
+    )
+    from kvg.verify.judgement import Judgement, is_gate_met, judge, required_gates
+
+_HOMES = {
+    "ArtifactCheck": "kvg.verify.check",
+    "Finding": "kvg.verify.check",
+    "Judgement": "kvg.verify.judgement",
+    "VerifySummary": "kvg.verify.check",
+    "check_artifact": "kvg.verify.check",
+    "check_log": "kvg.verify.check",
+    "check_objects": "kvg.verify.check",
+    "check_store": "kvg.verify.check",
+    "check_trust": "kvg.verify.check",
+    "is_gate_met": "kvg.verify.judgement",
+    "judge": "kvg.verify.judgement",
+    "required_gates": "kvg.verify.judgement",
+    "verify_artifact": "kvg.verify.artifact",
+}
 
 __all__ = (
     "ArtifactCheck",
@@ -33,3 +53,10 @@ __all__ = (
     "required_gates",
     "verify_artifact",
 )
+
+
+def __getattr__(name: str) -> object:
+    """Import a name's module when it is first asked for: a command pays for what it uses."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, blake3_hex, short
@@ -65,12 +64,12 @@ class VerifySummary:
     recomputed: int = 0
 
 
-@dataclass(slots=True)
 class _Notes:
     """What one check gathers as it goes."""
 
-    findings: list[Finding] = field(default_factory=list)
-    objects: dict[Digest, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.objects: dict[Digest, int] = {}
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:

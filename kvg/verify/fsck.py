@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg import durable
@@ -75,16 +74,16 @@ class FsckSummary:
     repaired: int
 
 
-@dataclass(slots=True)
 class _Tally:
     """What has been seen so far; an object is looked at once."""
 
-    good: int = 0
-    size_bytes: int = 0
-    artifacts: int = 0
-    faults: int = 0
-    seen: set[bytes] = field(default_factory=set)
-    bad: list[Digest] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.good = 0
+        self.size_bytes = 0
+        self.artifacts = 0
+        self.faults = 0
+        self.seen: set[bytes] = set()
+        self.bad: list[Digest] = []
 
     def is_new(self, digest: Digest) -> bool:
         key = raw_of(digest)[:16]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.errors import Bug, most_severe
@@ -24,15 +23,19 @@ class Raw:
     data: bytes | bytearray | memoryview
 
 
-@dataclass(slots=True)
 class View:
     """What a renderer may ask: the terminal, how much to say, and where asides go (stderr)."""
 
-    terminal: Terminal
-    quiet: bool
-    verbose: bool
-    aside: Callable[[str], None]
-    streamed: bool = False
+    __slots__ = ("aside", "quiet", "streamed", "terminal", "verbose")
+
+    def __init__(
+        self, terminal: Terminal, quiet: bool, verbose: bool, aside: Callable[[str], None]
+    ) -> None:
+        self.terminal = terminal
+        self.quiet = quiet
+        self.verbose = verbose
+        self.aside = aside
+        self.streamed = False
 
     @property
     def person(self) -> bool:
