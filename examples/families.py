@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 
-from kvg.flow.method import MethodRequest, add_method
+from kvg.flow.method import MethodRequest, add_method, caller_of
 from kvg.flow.settings import Settings, keyring_of
 from kvg.flow.solve import HIT, solve
 from kvg.problem.family import parse_problem
@@ -89,14 +89,16 @@ def solve_all(
 ) -> tuple[int, list[float]]:
     """How many answers are those of the oracle, and the milliseconds of each."""
     verdicts, n_right, times = Verdicts(), 0, []
+    caller = caller_of(settings, store, no_sandbox=False, keep_ready=True)
     for text, slots in instances:
-        found = solve(store, settings, text, verdicts=verdicts)
+        found = solve(store, settings, text, verdicts=verdicts, caller=caller)
         wanted = ORACLES[family](*(slot.value for slot in slots))
         n_right += found.status == HIT and found.answer == wanted
         microseconds = found.canonical_us + found.select_us + (found.verify_us or 0.0)
         times.append(microseconds / 1e3 + (found.run_ms or 0.0))
         if found.answer != wanted:
             print(f"  {text.strip()}: {found.answer}, not {wanted}")
+    caller.close()
     return n_right, times
 
 

@@ -112,12 +112,15 @@ def newest_method(
     raise newest or NotFound(f"family {short(family)}: no method")
 
 
-def caller_of(settings: Settings, store: Store, *, no_sandbox: bool) -> Caller:
+def caller_of(
+    settings: Settings, store: Store, *, no_sandbox: bool, keep_ready: bool = False
+) -> Caller:
     """Where programs are called: they see neither keys nor the store."""
     from kvg.flow.sandboxed import enclosure_of, hidden_of
     from kvg.gates.calls import Caller
 
-    return Caller(enclosure_of(settings, no_sandbox=no_sandbox), hidden_of(settings, store))
+    enclosure = enclosure_of(settings, no_sandbox=no_sandbox)
+    return Caller(enclosure, hidden_of(settings, store), keep_ready=keep_ready)
 
 
 def _ranges(settings: Settings, request: MethodRequest, problem: Problem) -> tuple[SlotRange, ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest
+from kvg.digest import Digest, short
 from kvg.errors import GateFailed, UsageError
 from kvg.flow.method import caller_of, newest_method, verified_method
 from kvg.flow.proving import slot_values
@@ -17,6 +17,7 @@ from kvg.verify.method import Verdicts
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
+    from kvg.gates.calls import Caller
     from kvg.store import Store
     from kvg.verify.method import VerifiedMethod
 
@@ -33,12 +34,13 @@ def solve(
     names: Sequence[str] = (),
     no_sandbox: bool = False,
     verdicts: Verdicts | None = None,
+    caller: Caller | None = None,
 ) -> AnswerFound:
     """The answer of the newest method of exactly this family that counts, or a miss.
 
-    No near family is ever taken. ``verdicts`` keeps those of a process that solves again. Raises
-    ``UsageError``, ``Untrusted`` when there are methods and none counts, ``GateFailed`` when the
-    method fails on this instance or there is no sandbox.
+    No near family is ever taken. A process that solves again gives ``verdicts``, and a ``caller``
+    that keeps an enclosure ready. Raises ``UsageError``, ``Untrusted`` when there are methods and
+    none counts, ``GateFailed`` when the method fails on this instance or there is no sandbox.
     """
     began = time.perf_counter()
     problem = parse_problem(text, constraint, names)
@@ -54,7 +56,8 @@ def solve(
     outside = _outside(found, problem.slots)
     if outside is not None:
         return _miss(family, canonical_us, select_us, outside)
-    answer, sandbox = _run(store, settings, found, problem.slots, no_sandbox=no_sandbox)
+    caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
+    answer = _run(caller, found, problem.slots)
     return AnswerFound(
         status=HIT,
         family=family,
@@ -66,7 +69,7 @@ def solve(
         verify_us=(verified - selected) * 1e6,
         run_ms=(time.perf_counter() - verified) * 1e3,
         attestation=found.attestation,
-        sandbox=sandbox,
+        sandbox=caller.enclosure.name,
         reason=None,
     )
 
@@ -84,7 +87,8 @@ def run_method(
     outside = _outside(found, slots)
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
-    answer, sandbox = _run(store, settings, found, slots, no_sandbox=no_sandbox)
+    caller = caller_of(settings, store, no_sandbox=no_sandbox)
+    answer = _run(caller, found, slots)
     return AnswerFound(
         status=HIT,
         family=found.method.family,
@@ -96,7 +100,7 @@ def run_method(
         verify_us=(verified - began) * 1e6,
         run_ms=(time.perf_counter() - verified) * 1e3,
         attestation=found.attestation,
-        sandbox=sandbox,
+        sandbox=caller.enclosure.name,
         reason=None,
     )
 
@@ -119,22 +123,14 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
     return None
 
 
-def _run(
-    store: Store,
-    settings: Settings,
-    found: VerifiedMethod,
-    slots: Sequence[Literal],
-    *,
-    no_sandbox: bool,
-) -> tuple[str, str]:
-    """The answer as text, and in what it was computed."""
+def _run(caller: Caller, found: VerifiedMethod, slots: Sequence[Literal]) -> str:
+    """The answer as text. Raises ``GateFailed`` when the method gives none."""
     from kvg.gates.calls import answer_text
 
-    caller = caller_of(settings, store, no_sandbox=no_sandbox)
     (called,) = caller.call(found.program, "solve", [slot_values(tuple(slots))])
     if called.error is not None:
-        raise GateFailed(f"method {found.digest[:13]}: {called.error}")
-    return answer_text(called.value), caller.enclosure.name
+        raise GateFailed(f"method {short(found.digest)}: {called.error}")
+    return answer_text(called.value)
 
 
 def _miss(family: Digest, canonical_us: float, select_us: float, reason: str) -> AnswerFound:

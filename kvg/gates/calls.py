@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +17,7 @@ from typing import Final, TypeAlias
 
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
-from kvg.sandbox import Enclosure, Job, Limits, run
+from kvg.sandbox import Enclosure, Job, Limits, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import bare_python_argv
 
@@ -61,11 +60,11 @@ def letter(c):
         return c
     units = c.encode('utf-16-be', 'surrogatepass').hex()
     return ''.join('\\u' + units[i:i + 4] for i in range(0, len(units), 4))
-nonce, name, calls = eval(sys.stdin.read(), {'__builtins__': {}})
+nonce, name, calls, source = eval(sys.stdin.read(), {'__builtins__': {}})
 out = os.dup(1)
 os.dup2(2, 1)
 sys.stdin = open(os.devnull)
-code = compile(open('program.py', encoding='utf-8').read(), 'program.py', 'exec')
+code = compile(source, 'program.py', 'exec')
 def call(arguments):
     scope = {'__name__': 'program'}
     exec(code, scope)
@@ -101,13 +100,28 @@ for n, arguments in enumerate(calls):
 """
 
 
-@frozen
 class Caller:
-    """Where programs are called."""
+    """Where programs are called. With ``keep_ready`` the next enclosure is started ahead of its
+    call, which then takes no start; each is still used once. ``close`` ends the one kept."""
 
-    enclosure: Enclosure
-    hidden: tuple[Path, ...] = ()
-    limits: Limits = field(default_factory=lambda: CALL_LIMITS)
+    def __init__(
+        self,
+        enclosure: Enclosure,
+        hidden: tuple[Path, ...] = (),
+        limits: Limits | None = None,
+        *,
+        keep_ready: bool = False,
+    ) -> None:
+        self.enclosure = enclosure
+        self._job = Job(
+            bare_python_argv("main.py"),
+            files={"main.py": _HARNESS.encode()},
+            readable=python_folders(),
+            hidden=hidden,
+            limits=limits or CALL_LIMITS,
+        )
+        self._keep_ready = keep_ready
+        self._ready: Started | None = start(self._job, enclosure) if keep_ready else None
 
     def call(
         self, program: bytes, name: str, calls: Sequence[Sequence[Answer]]
@@ -118,19 +132,27 @@ class Caller:
         what it gave.
         """
         nonce = os.urandom(16).hex()
-        given = (nonce, name, [[encode_value(value) for value in call] for call in calls])
-        job = Job(
-            bare_python_argv("main.py"),
-            files={"main.py": _HARNESS.encode(), "program.py": program},
-            stdin=ascii(given).encode(),
-            readable=python_folders(),
-            hidden=self.hidden,
-            limits=self.limits,
-        )
-        outcome = run(job, self.enclosure)
+        given = (nonce, name, [[encode_value(value) for value in call] for call in calls], program)
+        outcome = self._take().finish(ascii(given).encode())
+        if self._keep_ready:
+            self._ready = start(self._job, self.enclosure)
         found = dict(_lines(outcome.stdout, nonce))
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
         return tuple(found.get(n, missing) for n in range(len(calls)))
+
+    def close(self) -> None:
+        """End what is kept ready."""
+        if self._ready is not None:
+            self._ready.end()
+            self._ready = None
+
+    def _take(self) -> Started:
+        """An enclosure that nothing has run in."""
+        taken, self._ready = self._ready, None
+        if taken is not None and not taken.is_alive:
+            taken.end()
+            taken = None
+        return taken or start(self._job, self.enclosure)
 
 
 @frozen

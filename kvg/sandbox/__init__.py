@@ -8,6 +8,16 @@ does **not** filter system calls: a fault in the kernel is not what this protect
 from kvg.sandbox.enclosure import Enclosure, find_enclosure, no_enclosure
 from kvg.sandbox.limits import Limits
 from kvg.sandbox.outcome import Outcome
-from kvg.sandbox.process import Job, run
+from kvg.sandbox.process import Job, Started, run, start
 
-__all__ = ["Enclosure", "Job", "Limits", "Outcome", "find_enclosure", "no_enclosure", "run"]
+__all__ = [
+    "Enclosure",
+    "Job",
+    "Limits",
+    "Outcome",
+    "Started",
+    "find_enclosure",
+    "no_enclosure",
+    "run",
+    "start",
+]

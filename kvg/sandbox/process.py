@@ -57,18 +57,23 @@ def run(job: Job, enclosure: Enclosure) -> Outcome:
 
     Raises ``GateFailed`` when the enclosure itself can't be set up.
     """
-    with ExitStack() as stack:
+    return start(job, enclosure).finish(job.stdin)
+
+
+def start(job: Job, enclosure: Enclosure) -> Started:
+    """Start ``job``, which waits for its standard input. ``finish`` or ``end`` has to follow."""
+    stack = ExitStack()
+    try:
         if enclosure.program is None:
             argv, folder, fds = stack.enter_context(_plain(job))
         else:
             argv, folder, fds = stack.enter_context(_enclosed(job, enclosure))
-        stdin = stack.enter_context(_memory_file("stdin", job.stdin))
         ended, held = os.pipe()
         stack.callback(os.close, ended)
         try:
             process = subprocess.Popen(
                 argv,
-                stdin=stdin,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(*fds, held),
@@ -78,12 +83,48 @@ def run(job: Job, enclosure: Enclosure) -> Outcome:
             )
         finally:
             os.close(held)
-        outcome = _Watch(process, job.limits, enclosure).wait()
-        select.select([ended], [], [], END_S)
-    if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
-        said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
-        raise GateFailed(f"no sandbox: {said}", hint=HINT)
-    return outcome
+    except BaseException:
+        stack.close()
+        raise
+    return Started(job, enclosure, process, ended, stack)
+
+
+class Started:
+    """A call that has begun, in an enclosure that is its own, and is used once."""
+
+    def __init__(
+        self,
+        job: Job,
+        enclosure: Enclosure,
+        process: subprocess.Popen[bytes],
+        ended: int,
+        stack: ExitStack,
+    ) -> None:
+        self._watch = _Watch(process, job.limits, enclosure)
+        self._process = process
+        self._ended = ended
+        self._stack = stack
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def finish(self, stdin: bytes) -> Outcome:
+        """Give it ``stdin`` and wait for its end; limits on time count from here."""
+        with self._stack:
+            outcome = self._watch.wait(stdin)
+            select.select([self._ended], [], [], END_S)
+        if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
+            said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
+            raise GateFailed(f"no sandbox: {said}", hint=HINT)
+        return outcome
+
+    def end(self) -> None:
+        """End it unused."""
+        with self._stack:
+            self._watch.kill()
+            self._process.wait()
+            select.select([self._ended], [], [], END_S)
 
 
 @contextmanager
@@ -133,14 +174,17 @@ class _Watch:
         self._limits = limits
         self._enclosure = enclosure
         self._began = time.monotonic()
+        self._unwritten = memoryview(b"")
         self._kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
 
-    def wait(self) -> Outcome:
+    def wait(self, stdin: bytes) -> Outcome:
+        self._began = time.monotonic()
+        self._unwritten = memoryview(stdin)
         stopped = None
         try:
             stopped = self._read()
         finally:
-            self._kill()
+            self.kill()
         status = self._process.wait()
         stdout, stderr = (bytes(self._kept[name]) for name in ("stdout", "stderr"))
         return Outcome(
@@ -161,11 +205,17 @@ class _Watch:
             ):
                 if stream is not None:
                     selector.register(stream.fileno(), selectors.EVENT_READ, name)
+            if self._process.stdin is not None:
+                os.set_blocking(self._process.stdin.fileno(), False)
+                selector.register(self._process.stdin.fileno(), selectors.EVENT_WRITE, "stdin")
             looked = self._began
             while selector.get_map():
                 for key, _ in selector.select(LOOK_S):
-                    if not self._take(key.fd, key.data):
+                    is_open = self._give() if key.data == "stdin" else self._take(key.fd, key.data)
+                    if not is_open:
                         selector.unregister(key.fd)
+                        if key.data == "stdin":
+                            self._close_stdin()
                 now = time.monotonic()
                 if sum(map(len, self._kept.values())) >= self._limits.output_bytes:
                     return "output"
@@ -187,6 +237,23 @@ class _Watch:
             return "time"
         return None
 
+    def _give(self) -> bool:
+        """Write what can be written now; False when all is, or nobody reads it."""
+        if not self._unwritten or self._process.stdin is None:
+            return False
+        try:
+            n = os.write(self._process.stdin.fileno(), self._unwritten[:_CHUNK_BYTES])
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False
+        self._unwritten = self._unwritten[n:]
+        return bool(self._unwritten)
+
+    def _close_stdin(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
     def _take(self, stream: int, name: str) -> bool:
         """Keep what can be read now, up to the limit; False at the end."""
         data = os.read(stream, _CHUNK_BYTES)
@@ -200,7 +267,7 @@ class _Watch:
             return "memory"
         return "processes" if n_processes > self._limits.processes else None
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """End every process of the call. The enclosure's end is the end of all inside it."""
         if self._enclosure.program is None:
             try:
@@ -209,7 +276,7 @@ class _Watch:
                 pass
         else:
             self._process.kill()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
 

@@ -78,6 +78,22 @@ def test_what_is_printed_is_no_answer(caller: Caller) -> None:
     assert caller.call(program, "solve", [[7]])[0].value == 7
 
 
+def test_an_enclosure_kept_ready_is_used_once(place: Place) -> None:
+    kept = Caller(place.enclosure, place.hidden, keep_ready=True)
+    program = b"import os\ndef solve(x):\n    open('/tmp/left', 'x')\n    return x\n"
+    try:
+        for n in range(3):
+            assert kept.call(program, "solve", [[n]])[0].value == n
+        ready = kept._ready
+        assert ready is not None and ready.is_alive
+        ready._process.kill()
+        ready._process.wait()
+        assert kept.call(program, "solve", [[7]])[0].value == 7
+    finally:
+        kept.close()
+    assert not ready.is_alive
+
+
 def test_answers_as_text() -> None:
     assert [answer_text(value) for value in (True, None, 5, Fraction(1, 2), "a b")] == [
         "true",
