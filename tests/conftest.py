@@ -18,3 +18,17 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     base = tmp_path_factory.getbasetemp() / "tiny"
     return {family: models.make_model(base / family, family) for family in models.FAMILIES}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests that go through a matrix have gone through, counted: (row, steps, points)."""
+    rows: dict[str, list[tuple[str, int, int]]] = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name.endswith(" matrix"):
+                rows.setdefault(name, []).append(value)
+    for name, found in rows.items():
+        points = sum(value[2] for value in found)
+        terminalreporter.write_line(f"{name}: {len(found)} rows, {points} points, none failed")
+        for row, steps, count in found:
+            terminalreporter.write_line(f"  {row}: {steps} places, {count} points")

@@ -212,12 +212,10 @@ class Index:
                 os.rename(self.folder, aside)
             except FileNotFoundError:
                 return
-            if not aside.is_dir():
-                os.unlink(aside)
-                return
-            for name in os.listdir(aside):
-                os.unlink(aside / name)
-            os.rmdir(aside)
+            if aside.is_dir() and not aside.is_symlink():
+                durable.remove_tree(aside)
+            else:
+                durable.remove(aside)
 
     def distrust(self) -> None:
         """Answer from a fold in memory from here on, until the file is rebuilt."""
