@@ -9,13 +9,11 @@ import torch
 from kvg.errors import Incompatible
 from kvg.model.invariant import ATTENTION_NAME, TileMenu
 from kvg.model.loader import LoadedModel, load_model
-from kvg.model.probe import probe
+from kvg.model.probe import STOCK_FUSED, probe
 from kvg.model.selfcheck import prove_splits, prove_tiles
 from kvg.model.session import Session
 from kvg.objects.manifest import Engine, Reference, Schedule, engine_fingerprint
 from kvg.report import Report
-
-STOCK_ATTENTION = "sdpa"
 
 
 def open_session(
@@ -57,6 +55,6 @@ def session_of(
     return session
 
 
-def default_schedule(page_tokens: int = 256, *, attention: str = STOCK_ATTENTION) -> Schedule:
+def default_schedule(page_tokens: int = 256, *, attention: str = STOCK_FUSED) -> Schedule:
     """The schedule of a machine that was told none; ``attention`` is ``sdpa`` or ``eager``."""
     return Schedule(page_tokens=page_tokens, attention=attention, threads=torch.get_num_threads())

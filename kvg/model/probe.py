@@ -28,6 +28,8 @@ PROBE_VERSION = "kvg.probe/1"
 PATTERN_ELEMENTS = 1 << 18
 """Elements drawn per input; longer inputs repeat them."""
 ROWS = 48
+STOCK_FUSED = "sdpa"
+"""The stock attention backend that is one operator; others are made of several."""
 ELEMENTWISE: tuple[tuple[str, Callable[[torch.Tensor], torch.Tensor]], ...] = (
     ("cos", torch.cos),
     ("sin", torch.sin),
@@ -143,21 +145,28 @@ def _scheduled_outputs(
                 yield name, functional.linear(x, weight)
         for group in model.groups:
             for n in (1, 7):
-                yield f"attention {group.name} {n}", _stock_attention(model, group, n, dtype)
+                out = _stock_attention(model, group, n, dtype, schedule.attention)
+                yield f"attention {group.name} {n}", out
         for name, op in ELEMENTWISE:
             yield name, op(made_input("elements", (4096,), dtype) * 8)
     finally:
         torch.set_num_threads(before)
 
 
-def _stock_attention(model: LoadedModel, group: Group, n: int, dtype: torch.dtype) -> torch.Tensor:
+def _stock_attention(
+    model: LoadedModel, group: Group, n: int, dtype: torch.dtype, backend: str
+) -> torch.Tensor:
+    """What the stock ``backend`` gives for ``n`` queries: fused, or products and a softmax."""
     repeat = heads_per_key(model, group)
     query, keys, values = attention_inputs(group, repeat, dtype)
-    return functional.scaled_dot_product_attention(
-        query[:, :n].unsqueeze(0),
-        keys.repeat_interleave(repeat, 0).unsqueeze(0),
-        values.repeat_interleave(repeat, 0).unsqueeze(0),
-    )
+    query = query[:, :n].unsqueeze(0)
+    keys = keys.repeat_interleave(repeat, 0).unsqueeze(0)
+    values = values.repeat_interleave(repeat, 0).unsqueeze(0)
+    if backend == STOCK_FUSED:
+        return functional.scaled_dot_product_attention(query, keys, values)
+    scores = torch.matmul(query, keys.transpose(2, 3)) * group.k_dim**-0.5
+    weights = functional.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)
+    return torch.matmul(weights, values)
 
 
 def heads_per_key(model: LoadedModel, group: Group) -> int:
