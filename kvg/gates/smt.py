@@ -67,7 +67,7 @@ def smt_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     from os import urandom
 
     if find_spec("z3") is None:
-        raise GateFailed("gate smt: z3 is not installed", hint="pip install z3-solver")
+        raise GateFailed("gate smt: z3 is not installed", hint="pip install 'kvg[smt]'")
     script = place.read(spec.argument)
     mode = "script" if given.answer is None else "answer"
     nonce = urandom(16).hex()
