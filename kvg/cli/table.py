@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kvg.frozen import frozen
 
-
 EVERYDAY = "everyday"
 UPKEEP = "naming and upkeep"
 TRUST = "trust and audit"
@@ -141,6 +140,13 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb("solve", FLYWHEEL, "answer a problem by the stored method of its family", "solve"),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
+    Verb(
+        "bench",
+        MEASURE,
+        "measure what kvg promises",
+        "bench",
+        subverbs=(("exactness", "compute texts in every way and compare every byte"),),
+    ),
     Verb(
         "config",
         MEASURE,

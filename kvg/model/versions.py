@@ -21,3 +21,8 @@ def library_versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "transformers": transformers.__version__,
     }
+
+
+def compute_threads() -> int:
+    """How many threads an operator may use."""
+    return torch.get_num_threads()

@@ -47,6 +47,10 @@ Renderer = Callable[[Record, View], Iterable[str]]
 """Yields pieces of text for standard output, with their line ends."""
 
 _HOMES: dict[str, str] = {
+    "bench-setup": "bench",
+    "exactness-run": "bench",
+    "exactness-row": "bench",
+    "exactness-summary": "bench",
     "deposited": "computed",
     "text": "computed",
     "graft": "computed",

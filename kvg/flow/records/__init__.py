@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DiffSummary,
         ObjectBytes,
     )
+    from kvg.flow.records.bench import BenchSetup, ExactnessRow, ExactnessRun, ExactnessSummary
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
     from kvg.flow.records.flywheel import (
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "BenchSetup": "bench",
+    "ExactnessRun": "bench",
+    "ExactnessRow": "bench",
+    "ExactnessSummary": "bench",
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
@@ -101,6 +106,7 @@ __all__ = [
     "AnswerFound",
     "Artifact",
     "Attestation",
+    "BenchSetup",
     "Collected",
     "ConfigEntry",
     "Deposited",
@@ -108,6 +114,9 @@ __all__ = [
     "Difference",
     "DoctorCheck",
     "DoctorSummary",
+    "ExactnessRow",
+    "ExactnessRun",
+    "ExactnessSummary",
     "FamilyEntry",
     "Finding",
     "GateKind",

@@ -1,0 +1,1 @@
+"""``kvg bench``: what kvg promises, measured on this machine."""
