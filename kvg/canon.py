@@ -8,23 +8,27 @@ floats, no trailing bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 from kvg.errors import Corrupt, Incompatible
 
-Json: TypeAlias = "None | bool | int | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None"
 """A value of a kvg document: JSON without floats."""
 
 MAX_INTEGER = 2**53 - 1
 MAX_DEPTH = 64
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+"""Writes what RFC 8785 asks for where keys are ASCII and there are no floats; in C."""
+
 
 def encode(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
     """The RFC 8785 bytes of ``value``. Raises ``ValueError`` on floats and integers past 2^53-1."""
+    if _check_plain(value, 0, max_depth):
+        return _ENCODER.encode(value).encode("utf-8")
     import rfc8785
 
-    _check_plain(value, 0, max_depth)
     return rfc8785.dumps(value)
 
 
@@ -71,7 +75,7 @@ def take(value: Json, keys: Sequence[str], *, what: str) -> Mapping[str, Json]:
 
 
 def check_schema(value: Json, schema: str, *, what: str) -> None:
-    """Raise ``Incompatible`` when ``value`` says another version of ``schema``, else ``Corrupt``."""
+    """Raise ``Incompatible`` on another version of ``schema``, else ``Corrupt``, unless it fits."""
     found = value.get("schema") if isinstance(value, Mapping) else None
     if found == schema:
         return
@@ -117,20 +121,26 @@ def _small_int(text: str) -> int:
     return int(text)
 
 
-def _check_plain(value: Json, depth: int, max_depth: int = MAX_DEPTH) -> None:
-    """Raise ``ValueError`` on what a kvg document cannot hold."""
+def _check_plain(value: Json, depth: int, max_depth: int = MAX_DEPTH) -> bool:
+    """Raise ``ValueError`` on what a kvg document cannot hold.
+
+    Returns whether ``_ENCODER`` may write it: all keys are ASCII, which sort by any encoding alike.
+    """
     if depth > max_depth:
         raise ValueError("nested too deeply")
     if value is None or isinstance(value, bool | str):
-        return
+        return True
     if isinstance(value, int):
         if not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise ValueError("integer past 2^53-1")
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _check_plain(item, depth + 1, max_depth)
+        return True
+    if isinstance(value, Mapping):
+        is_usual = type(value) is dict and all(type(k) is str and k.isascii() for k in value)
+        items: Iterable[Json] = value.values()
     elif isinstance(value, Sequence):
-        for item in value:
-            _check_plain(item, depth + 1, max_depth)
+        is_usual, items = type(value) in (list, tuple), value
     else:
         raise ValueError(f"{type(value).__name__} in a canonical document")
+    for item in items:
+        is_usual &= _check_plain(item, depth + 1, max_depth)
+    return is_usual

@@ -9,7 +9,9 @@ from kvg import canon
 from kvg.canon import Json
 from kvg.digest import is_digest
 from kvg.errors import Corrupt
-from kvg.objects.page import DTYPE_SIZES
+
+DTYPE_SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+"""Bytes of one element, by the safetensors name of the dtype."""
 
 _MAX_NAME = 200
 _HEX = frozenset("0123456789abcdef")

@@ -10,10 +10,12 @@ from kvg.canon import Json
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
 from kvg.objects.fields import ascends, check_dtype, check_int, check_name, read_ints
-from kvg.objects.page import MAX_LAYER
 
 Span: TypeAlias = tuple[int, int]
 """Positions [start, end)."""
+
+MAX_LAYER = 9999
+"""The highest layer number whose name in a page still sorts by number."""
 
 
 @frozen

@@ -14,8 +14,6 @@ from kvg.canon import Json
 from kvg.digest import Buffer, Digest, parse_digest, sha256
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
-from kvg.objects import page as pages
-from kvg.objects import tokens as token_ids
 from kvg.objects.computation import (
     Engine,
     FloatJson,
@@ -80,8 +78,8 @@ __all__ = [
 SCHEMA: Final = "kvg.manifest/1"
 
 MEDIA_TYPE: Final = "application/vnd.kvg.manifest.v1+json"
-TOKENS_MEDIA_TYPE: Final = token_ids.MEDIA_TYPE
-PAGE_MEDIA_TYPE: Final = pages.MEDIA_TYPE
+TOKENS_MEDIA_TYPE: Final = "application/vnd.kvg.tokens.v1"
+PAGE_MEDIA_TYPE: Final = "application/vnd.kvg.page.v1+safetensors"
 ATTESTATION_MEDIA_TYPE: Final = "application/vnd.dsse.envelope.v1+json"
 
 MAX_SIZE_BYTES: Final = 64 << 20
@@ -217,9 +215,11 @@ def check_sizes(manifest: Manifest, *, what: str) -> None:
 
     Apart from parsing, because it is a statement about pages, not about the document.
     """
+    from kvg.objects.page import page_size
+
     groups = {group.name: group for group in manifest.layout.groups}
     for page in manifest.pages:
-        expected = pages.page_size(groups[page.group], page.n_tokens)
+        expected = page_size(groups[page.group], page.n_tokens)
         if page.size != expected:
             raise Corrupt(f"{what}: page {page.digest}: size {page.size}, expected {expected}")
 

@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvg.digest import Buffer
 from kvg.errors import Corrupt
+from kvg.objects.fields import DTYPE_SIZES as DTYPE_SIZES
 
 if TYPE_CHECKING:
     from kvg.objects.layout import Group
-
-MEDIA_TYPE = "application/vnd.kvg.page.v1+safetensors"
-
-DTYPE_SIZES = {"BF16": 2, "F16": 2, "F32": 4}
-"""Bytes of one element, by the safetensors name of the dtype."""
-
-MAX_LAYER = 9999
-"""The highest layer number whose name still sorts by number."""
 
 _LENGTH_SIZE = 8
 _ALIGNMENT = 8

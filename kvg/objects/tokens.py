@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from kvg.digest import Buffer
 from kvg.errors import Corrupt, UsageError
 
-MEDIA_TYPE = "application/vnd.kvg.tokens.v1"
 SIZE_BYTES = 4
 _CODE = "I" if array("I").itemsize == SIZE_BYTES else "L"
 

@@ -5,8 +5,7 @@ A key is ``SECTION.KEY``, or ``model.NAME.KEY`` and ``remote.NAME.KEY``, where N
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +25,7 @@ NAMED_SECTIONS = ("model", "remote")
 """Sections that hold one table per name."""
 
 MAX_FILE_BYTES = 1 << 20
+_MAX_DIGITS = 18
 
 
 class Config:
@@ -209,6 +209,8 @@ def parse_value(text: str) -> Value:
     except ValueError:
         pass
     if text.startswith("["):
+        import tomllib
+
         try:
             found = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -241,10 +243,77 @@ def _read_tree(path: Path) -> Tree:
 
 
 def _parse_tree(text: str, path: Path) -> Tree:
+    plain = parse_plain(text)
+    if plain is not None:
+        return plain
+    import tomllib
+
     try:
         return _tree_of(tomllib.loads(text), path, "")
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Corrupt(f"{path}: not TOML: {error}", hint=f"edit {path}") from None
+
+
+def parse_plain(text: str) -> Tree | None:
+    """What tomllib finds in ``text``, at a small part of its price; None where it has to be asked.
+
+    Takes the lines that kvg itself writes: ``[table]`` headers, the last part quoted or not, and
+    ``key = value`` with strings that need no escape, integers and booleans.
+    """
+    root: dict[str, Value | Tree] = {}
+    table, headers = root, set()
+    for line in text.split("\n"):
+        if line.startswith("[") and line.endswith("]"):
+            parts = _plain_parts(line[1:-1])
+            found = None if parts is None or parts in headers else _plain_table(root, parts)
+            if found is None:
+                return None
+            headers.add(parts)
+            table = found
+        elif line:
+            key, _, written = line.partition(" = ")
+            value = _plain_value(written)
+            if value is None or not _is_bare(key) or key in table:
+                return None
+            table[key] = value
+    return root
+
+
+def _plain_parts(header: str) -> tuple[str, ...] | None:
+    bare, _, quoted = header.partition('."')
+    parts = tuple(bare.split("."))
+    if not all(map(_is_bare, parts)):
+        return None
+    if not quoted:
+        return parts if bare == header else None
+    name = _plain_value('"' + quoted)
+    return (*parts, name) if isinstance(name, str) else None
+
+
+def _plain_table(
+    root: dict[str, Value | Tree], parts: Sequence[str]
+) -> dict[str, Value | Tree] | None:
+    table = root
+    for part in parts:
+        inner = table.setdefault(part, {})
+        if not isinstance(inner, dict):
+            return None
+        table = inner
+    return table
+
+
+def _plain_value(written: str) -> Value | None:
+    if written in ("true", "false"):
+        return written == "true"
+    if written.isascii() and written.isdigit() and (written[0] != "0" or written == "0"):
+        return int(written) if len(written) <= _MAX_DIGITS else None
+    inside = written[1:-1]
+    is_plain = len(written) > 1 and written[0] == written[-1] == '"' and inside.isprintable()
+    return inside if is_plain and '"' not in inside and "\\" not in inside else None
+
+
+def _is_bare(key: str) -> bool:
+    return key.isascii() and key.replace("-", "").replace("_", "").isalnum()
 
 
 def _tree_of(found: Mapping[str, object], path: Path, prefix: str) -> Tree:

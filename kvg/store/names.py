@@ -8,9 +8,9 @@ from kvg.errors import UsageError
 from kvg.frozen import frozen
 
 MAX_NAME_BYTES = 255
-_NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*(?:/[a-z0-9_-][a-z0-9._-]*)*", re.ASCII)
-_PAST = re.compile(r"(?P<name>[^@]+)@\{(?P<back>[0-9]{1,9})\}", re.ASCII)
-_HEX = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+_NAME = r"[a-z0-9_-][a-z0-9._-]*(?:/[a-z0-9_-][a-z0-9._-]*)*"
+_PAST = r"([^@]+)@\{([0-9]{1,9})\}"
+_HEX = frozenset("0123456789abcdef")
 RULE = "lower-case letters, digits and . _ - /, no part starts with a dot, no '..'"
 
 
@@ -34,7 +34,7 @@ def is_ref_name(name: str) -> bool:
     """Whether ``name`` may name an artifact."""
     return (
         len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES
-        and _NAME.fullmatch(name) is not None
+        and re.fullmatch(_NAME, name) is not None
         and ".." not in name
     )
 
@@ -49,10 +49,10 @@ def check_ref_name(name: str) -> None:
 
 def parse_ref_at(text: str) -> RefAt:
     """``REF`` or ``REF@{n}``. Raises ``UsageError``."""
-    past = _PAST.fullmatch(text)
+    past = re.fullmatch(_PAST, text) if "@{" in text else None
     if past is None:
         return RefAt(text)
-    return RefAt(past["name"], int(past["back"]))
+    return RefAt(past[1], int(past[2]))
 
 
 def parse_digest_prefix(text: str) -> str | None:
@@ -64,7 +64,7 @@ def parse_digest_prefix(text: str) -> str | None:
 
     if text.startswith(PREFIX):
         return parse_prefix(text)
-    return text if _HEX.fullmatch(text) else None
+    return text if 6 <= len(text) <= 64 and _HEX.issuperset(text) else None
 
 
 def ref_from_stem(stem: str) -> str:

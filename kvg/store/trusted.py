@@ -6,6 +6,7 @@ crash the log decides, and a file that the log does not know was changed by hand
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvg import durable
@@ -48,8 +49,14 @@ def read_trust(store: Store) -> TrustFile:
         )
     if data is None or digest != newest:
         data = bytes(store.objects.read(newest, what=f"trust file of {path}"))
-    trust = parse_trust(data, what=str(path))
-    check_signed(trust, what=str(path))
+    return _checked(data, str(path))
+
+
+@lru_cache(maxsize=4)
+def _checked(data: bytes, what: str) -> TrustFile:
+    """The file with these very bytes, its own signatures checked."""
+    trust = parse_trust(data, what=what)
+    check_signed(trust, what=what)
     return trust
 
 

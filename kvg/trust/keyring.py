@@ -25,7 +25,9 @@ LOGS = "logs"
 STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
-_NAME = r"[a-zA-Z0-9_-][a-zA-Z0-9._@-]{0,99}"
+_FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_LATER = _FIRST | frozenset(".@")
+MAX_NAME = 100
 _KEYID = r"[0-9a-f]{6,64}"
 
 
@@ -183,7 +185,7 @@ class Keyring:
 
 
 def _is_name(name: str) -> bool:
-    return re.fullmatch(_NAME, name) is not None
+    return 0 < len(name) <= MAX_NAME and name[0] in _FIRST and _LATER.issuperset(name)
 
 
 def load_file(path: Path, passphrase: Passphrase | None) -> PrivateKey:

@@ -35,8 +35,8 @@ DEFAULT_THRESHOLDS: Mapping[str, int] = {DEPOSITOR: 1, VERIFIER: 0, PUBLISHER: 1
 
 MAX_FILE_BYTES = 1 << 20
 MAX_THRESHOLD = 1000
-_KEYID = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_ORIGIN = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
+_HEX = frozenset("0123456789abcdef")
+_ORIGIN = r"[!-*,-~]{1,255}"
 _KEYS = ("schema", "version", "bootstrap", "keys", "thresholds", "revoked", "signatures")
 
 
@@ -64,9 +64,9 @@ class Revocation:
     size: int
 
     def __post_init__(self) -> None:
-        if _KEYID.fullmatch(self.keyid) is None:
+        if not _is_keyid(self.keyid):
             raise Corrupt(f"trust: revoked key {self.keyid[:80]!r}")
-        if _ORIGIN.fullmatch(self.origin) is None or not 0 <= self.size <= canon.MAX_INTEGER:
+        if re.fullmatch(_ORIGIN, self.origin) is None or not 0 <= self.size <= canon.MAX_INTEGER:
             raise Corrupt(f"trust: revocation of {self.keyid[:12]} has no position in a log")
 
 
@@ -78,7 +78,7 @@ class TrustSignature:
     sig: bytes
 
     def __post_init__(self) -> None:
-        if _KEYID.fullmatch(self.keyid) is None or len(self.sig) != 64:
+        if not _is_keyid(self.keyid) or len(self.sig) != 64:
             raise Corrupt("trust: malformed signature")
 
 
@@ -96,7 +96,7 @@ class TrustFile:
     def __post_init__(self) -> None:
         if not 0 <= self.version <= canon.MAX_INTEGER:
             raise Corrupt("trust: version is not a count")
-        if self.bootstrap is not None and _KEYID.fullmatch(self.bootstrap) is None:
+        if self.bootstrap is not None and not _is_keyid(self.bootstrap):
             raise Corrupt("trust: bootstrap is not a key id")
         if not _ascends([key.keyid for key in self.keys]):
             raise Corrupt("trust: keys are not in ascending order")
@@ -229,6 +229,10 @@ def sign_trust(trust: TrustFile, keys: Sequence[PrivateKey]) -> TrustFile:
     made = {key.public.keyid: TrustSignature(key.public.keyid, key.sign(message)) for key in keys}
     merged = {item.keyid: item for item in trust.signatures} | made
     return replace(trust, signatures=tuple(merged[keyid] for keyid in sorted(merged)))
+
+
+def _is_keyid(text: str) -> bool:
+    return len(text) == 64 and _HEX.issuperset(text)
 
 
 def check_first(trust: TrustFile, *, what: str = "trust.json") -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvg.errors import Corrupt, NotFound, UsageError
-from kvg.store.config import Config, parse_value, split_key
+from kvg.store.config import Config, parse_plain, parse_value, split_key
 
 TEXT = """\
 # mine
@@ -127,3 +130,76 @@ def test_what_a_person_types() -> None:
     assert parse_value('["a", "b"]') == ("a", "b")
     assert parse_value("[a") == "[a"
     assert parse_value("plain") == "plain"
+
+
+LINES = st.sampled_from(
+    [
+        "[store]",
+        "[model.a]",
+        "[model.a.b]",
+        "[model]",
+        "[model.'a']",
+        '[model."a"]',
+        '[model."a".b]',
+        '[model."qwen2.5"]',
+        '[model."a\\u0041"]',
+        '["model"]',
+        '[model."a]',
+        '[model."]',
+        '[model.""]',
+        "[[model]]",
+        "[]",
+        "[a.]",
+        'log = "kvg-1+2/="',
+        'log = "a\\u0041"',
+        'log = "ü — x"',
+        'log = "tab\there"',
+        "log = 'a'",
+        'log = """a"""',
+        'log = "a" # why',
+        'a = ""',
+        'a.b = "c"',
+        "a = 0",
+        "a = 01",
+        "a = 17",
+        "a = -1",
+        "a = 1_000",
+        "a = 123456789012345678901234567890",
+        "a=1",
+        "a  = 1",
+        " a = 1",
+        "a = 1 ",
+        "a = true",
+        "a = True",
+        'a = ["x", "y"]',
+        'b = "c"',
+        "--- = 1",
+        "# a comment",
+        "",
+        "b",
+        "b = ",
+        '"b" = 1',
+        "ä = 1",
+        'b = "c"\r',
+        'b = "',
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=8), st.booleans())
+def test_plain_files_are_read_as_tomllib_reads_them(lines: list[str], ends: bool) -> None:
+    text = "\n".join(lines) + "\n" * ends
+    plain = parse_plain(text)
+    if plain is not None:
+        assert plain == tomllib.loads(text)
+
+
+def test_what_kvg_writes_is_plain(tmp_path: Path) -> None:
+    config = Config(tmp_path / "config.toml")
+    config.set("store.log", "kvg-1+2+a/b=")
+    config.set("store.codec", 0)
+    config.set("model.tiny.1.path", "/models/tiny")
+    config.set("core.progress", False)
+    text = (tmp_path / "config.toml").read_text()
+    assert parse_plain(text) == tomllib.loads(text)
+    assert parse_plain("") == {} == tomllib.loads("")
