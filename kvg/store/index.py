@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from kvg import canon, durable
@@ -300,8 +301,11 @@ def _continues(log: Log, state: State) -> bool:
 
 def _read_state(tables: Tables) -> State | None:
     raw = tables.get(t.META, _STATE)
-    if raw is None:
-        return None
+    return None if raw is None else _parse_state(raw)
+
+
+@lru_cache(maxsize=4)
+def _parse_state(raw: bytes) -> State:
     what = "index: state"
     try:
         value = canon.decode(raw, what=what)
