@@ -21,8 +21,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests that go through a matrix have gone through, counted: (row, steps, points)."""
-    rows: dict[str, list[tuple[str, int, int]]] = {}
+    """What tests that go through a matrix have gone through, counted: (row, its size, points)."""
+    rows: dict[str, list[tuple[str, str, int]]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name.endswith(" matrix"):
@@ -30,5 +30,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, found in rows.items():
         points = sum(value[2] for value in found)
         terminalreporter.write_line(f"{name}: {len(found)} rows, {points} points, none failed")
-        for row, steps, count in found:
-            terminalreporter.write_line(f"  {row}: {steps} places, {count} points")
+        for row, size, count in found:
+            terminalreporter.write_line(f"  {row}: {size}, {count} points")

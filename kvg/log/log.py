@@ -98,7 +98,7 @@ class Log:
             raise Corrupt(f"{what}: cut short")
         origin, public = parse_verifier(text[:-1], what=what)
         if verifier is not None and public != verifier:
-            raise Untrusted(f"log {folder}: its key is {public.keyid}, expected {verifier.keyid}")
+            raise Untrusted(f"{what}: its key is {public.keyid}, expected {verifier.keyid}")
         note = _read(source, CHECKPOINT, MAX_CHECKPOINT_SIZE)
         return cls(folder, staging=staging, origin=origin, verifier=public, note=note)
 

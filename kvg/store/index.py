@@ -237,6 +237,14 @@ class Index:
                     break
         return found
 
+    def recorded(self) -> State | None:
+        """Up to where the file on disk says that it is folded; None when it says nothing."""
+        try:
+            with open_file(self.folder).reading() as tables:
+                return _read_state(tables)
+        except (BrokenIndex, UnwritableIndex, NoSpace):
+            return None
+
     def differences(self) -> tuple[str, ...]:
         """Where the tables on disk say other than the log and the objects; none when they agree.
 

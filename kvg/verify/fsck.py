@@ -113,15 +113,16 @@ def fsck(
     index = [_index_finding(text) for text in store.index.structure_faults()]
     if index:
         store.index.distrust()
-    yield from index
-    log, trust = [*check_log(store)], [*check_trust(store)]
-    yield from (*log, *trust)
-    differing = [] if index or log else [*_index_findings(store)]
+    log = [*([] if index else _rolled_back(store)), *check_log(store)]
+    trust = [*check_trust(store)]
+    yield from (*index, *log, *trust)
+    is_readable = not log or _is_readable(store)
+    differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
     tally.faults += len(index) + len(log) + len(trust) + len(differing)
-    if not log:
+    if is_readable:
         yield from _artifacts(store, tally, threads, advance)
     yield from _objects(store, tally, threads, advance)
     strays = [*_strays(store)]
@@ -135,16 +136,48 @@ def fsck(
         objects=tally.good,
         bytes=tally.size_bytes,
         artifacts=tally.artifacts,
-        log_entries=0 if log else store.log.size,
-        unreachable=None if log else _unreachable(store),
-        unfinished=0 if log else sum(1 for d in store.forgotten() if store.objects.has(d)),
+        log_entries=store.log.size if is_readable else 0,
+        unreachable=_unreachable(store) if is_readable else None,
+        unfinished=_unfinished(store) if is_readable else 0,
         faults=tally.faults,
         repaired=repaired,
     )
 
 
+def _is_readable(store: Store) -> bool:
+    """Whether the log, whatever is wrong with it, still says what it said."""
+    try:
+        store.index.query(lambda tables: None)
+        for _ in store.log.read():
+            pass
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _unfinished(store: Store) -> int:
+    return sum(1 for digest in store.forgotten() if store.objects.has(digest))
+
+
 def _index_finding(text: str) -> Finding:
     return Finding(Corrupt.code, Corrupt.kind, INDEX, f"{INDEX}: {text}", "kvg reindex")
+
+
+def _rolled_back(store: Store) -> Iterator[Finding]:
+    """The index is never ahead of its log, unless the log went back."""
+    state = store.index.recorded()
+    try:
+        log = store.log
+    except _UNREADABLE:
+        return  # which the check of the log tells
+    if state is not None and state.origin == log.origin and state.size > log.size:
+        yield Finding(
+            Untrusted.code,
+            Untrusted.kind,
+            "log",
+            f"log {log.folder}: rolled back from size {state.size} to {log.size}",
+            "restore the newer log from a copy of the store or a peer",
+        )
 
 
 def _index_findings(store: Store) -> Iterator[Finding]:

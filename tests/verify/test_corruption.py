@@ -1,0 +1,314 @@
+"""The corruption matrix: every kind of file, every region of it, flipped, cut, zeroed, swapped.
+
+Each time ``fsck`` names that file with exit 5 or 6 and nothing else, and what does not rest on the
+file still verifies byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import Digest, hex_of
+from kvg.errors import Corrupt, Incompatible, KvgError, Untrusted
+from kvg.objects.statement import Resource, TestResult, encode_provenance
+from kvg.signing.dsse import sign_envelope
+from kvg.store import RefMove, Store
+from kvg.store.lmdb_file import close_file
+from kvg.verify import verify_artifact
+from kvg.verify.check import Finding
+from kvg.verify.fsck import fsck
+from tests import artifacts as a
+from tests.store.faults import quick_folder
+
+SOURCES = (b"A handbook about files, long enough to be told from others.", b"Another handbook.")
+REGIONS = 24
+
+
+@dataclass(frozen=True)
+class Made:
+    """The store of the matrix and the artifact that nothing is done to."""
+
+    folder: Path
+    files: dict[str, str]
+    twins: dict[str, Path]
+    bystander: Digest
+
+
+def made_artifact(store: Store, ref: str, ids: range, source: bytes) -> Digest:
+    key = a.key_of("alice")
+    with store.pending() as pending:
+        digest, _ = a.put_all(pending, ids)
+        named = Resource("handbook.md", pending.put(source).digest)
+        log = Resource("log", pending.put(b"evidence of " + source).digest)
+        said = replace(a.provenance(), source=(named,))
+        payloads = [
+            encode_provenance(digest, said),
+            a.encode_test_result(digest, TestResult("PASSED", "test:unit", evidence=(log,))),
+        ]
+        envelopes = [pending.put(sign_envelope(item, [key])).digest for item in payloads]
+        store.record(digest, envelopes, refs=[RefMove(ref, digest)], now=a.NOW)
+    return digest
+
+
+def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
+    """A store with a file of every kind: kind to path. Its log has full tiles and partial ones."""
+    store, _ = a.make_store(folder)
+    digest = made_artifact(store, "demo", range(5, 32), SOURCES[0])
+    for codec, start in ((1, 300), (2, 400)):
+        store.config.set("store.codec", codec)
+        made_artifact(store, f"codec{codec}", range(start, start + 12), SOURCES[1])
+    store.config.set("store.codec", 0)
+    bystander = made_artifact(store, "bystander", range(100, 127), SOURCES[1])
+    store.publish([RefMove("moving", None if i % 2 else bystander) for i in range(300)])
+    a.deposit(store, a.key_of("alice"), ref="last", ids=range(200, 209))
+    store.close()
+    manifest = store.manifest(digest)
+    provenance, gate = (item.envelope for item in store.attestations(digest))
+    store.close()
+
+    def path(item: Digest) -> str:
+        return str(store.objects.stored_path(item).relative_to(store.root))
+
+    def first_page(ref: str) -> str:
+        return path(store.manifest(store.refs()[ref]).pages[0].digest)
+
+    files = {
+        "page, raw": path(manifest.pages[0].digest),
+        "page, partial": path(manifest.pages[-1].digest),
+        "page, zstd": first_page("codec1"),
+        "page, byte planes": first_page("codec2"),
+        "token ids": path(manifest.tokens.digest),
+        "manifest": path(digest),
+        "attestation, deposit": path(provenance),
+        "attestation, gate": path(gate),
+        "source": path(a.sha256(SOURCES[0])),
+        "evidence": path(a.sha256(b"evidence of " + SOURCES[0])),
+        "trust version": path(store.trust_versions()[0][1]),
+        "trust.json": "trust.json",
+        "checkpoint": "log/checkpoint",
+        "verifier": "log/verifier",
+    }
+    files.update(log_files(store.root))
+    store.close()
+    return store, files, bystander
+
+
+def log_files(root: Path) -> dict[str, str]:
+    """One of each kind of tile: full, the partial that counts, and one kept for older readers."""
+    found = {
+        "hash tile, full": "log/tile/0/000",
+        "entry bundle, full": "log/tile/entries/000",
+        "hash tile, level 1": "log/tile/1/000.p/1",
+    }
+    for kind, name in (("hash tile", "0"), ("entry bundle", "entries")):
+        folder = root / "log" / "tile" / name / "001.p"
+        widths = sorted(int(item) for item in os.listdir(folder))
+        found[f"{kind}, partial"] = f"log/tile/{name}/001.p/{widths[-1]}"
+        found[f"{kind}, older partial"] = f"log/tile/{name}/001.p/{widths[0]}"
+    return found
+
+
+KINDS = (
+    "page, raw",
+    "page, partial",
+    "page, zstd",
+    "page, byte planes",
+    "token ids",
+    "manifest",
+    "attestation, deposit",
+    "attestation, gate",
+    "source",
+    "evidence",
+    "trust version",
+    "trust.json",
+    "checkpoint",
+    "verifier",
+    "hash tile, full",
+    "hash tile, level 1",
+    "hash tile, partial",
+    "hash tile, older partial",
+    "entry bundle, full",
+    "entry bundle, partial",
+    "entry bundle, older partial",
+)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Made]:
+    with quick_folder() as folder:
+        store, files, bystander = make(folder / "s")
+        assert set(files) == set(KINDS)
+        other, theirs, _ = make(folder / "other")
+        twins = {kind: other.root / name for kind, name in theirs.items()}
+        for kind, twin in (
+            ("page, raw", "page, partial"),
+            ("token ids", "source"),
+            ("manifest", "attestation, gate"),
+            ("attestation, deposit", "manifest"),
+            ("source", "page, raw"),
+            ("trust version", "manifest"),
+        ):
+            twins[kind] = store.root / files[twin]
+        yield Made(folder / "s", files, twins, bystander)
+
+
+def damages(data: bytes, twin: bytes) -> Iterator[tuple[str, bytes]]:
+    """Every region flipped and zeroed, cut at several places, grown, emptied, swapped."""
+    size = len(data)
+    places = sorted({*range(0, min(size, 72), 6), *(size * i // REGIONS for i in range(REGIONS))})
+    places += [size - 1]
+    for place in places:
+        yield f"flipped at {place}", data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :]
+        stretch = data[place : place + 16]
+        if stretch.strip(b"\0"):
+            yield f"zeroed at {place}", data[:place] + bytes(len(stretch)) + data[place + 16 :]
+    for kept in sorted({0, 1, size // 3, size // 2, size - 1}):
+        yield f"cut at {kept}", data[:kept]
+    yield "zeroed", bytes(size)
+    yield "grown", data + b"\0"
+    yield "doubled", data + data
+    if twin != data:
+        yield "swapped", twin
+
+
+def look(folder: Path) -> list[Finding]:
+    """What is wrong with the store, as ``kvg fsck`` would list it."""
+    try:
+        store = Store.open(folder)
+        found = [item for item in fsck(store) if isinstance(item, Finding)]
+        store.close()
+        return found
+    except KvgError as error:
+        return [Finding(error.code, error.kind, "store", error.message)]
+
+
+def is_named(finding: Finding, name: str) -> bool:
+    if name.startswith("objects/"):
+        return hex_of(Digest(finding.object)) == name.removeprefix("objects/").replace("/", "")
+    short = name.removeprefix("log/")
+    return short in finding.message or short in finding.object
+
+
+def check_bystander(made: Made) -> None:
+    store = Store.open(made.folder)
+    artifact = verify_artifact(store, made.bystander)
+    for page in artifact.manifest.pages:
+        artifact.read_page(page)
+    store.close()
+
+
+def write(path: Path, data: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_region_of_every_file(
+    made: Made, kind: str, record_property: Callable[[str, object], None]
+) -> None:
+    name = made.files[kind]
+    path = made.folder / ".kvg" / name
+    whole, points = path.read_bytes(), 0
+    twin = made.twins[kind].read_bytes()
+    try:
+        for what, data in damages(whole, twin):
+            write(path, data)
+            findings = look(made.folder)
+            where = f"{name} {what}: {findings}"
+            assert findings, where
+            assert {finding.code for finding in findings} <= {Corrupt.code, Untrusted.code}, where
+            assert any(is_named(finding, name) for finding in findings), where
+            if name.startswith("objects/") and kind != "trust version":
+                assert all(is_named(finding, name) for finding in findings), where
+            if rests_not_on(kind):
+                check_bystander(made)
+            points += 1
+    finally:
+        write(path, whole)
+    assert look(made.folder) == []
+    record_property("corruption matrix", (kind, f"{len(whole)} bytes", points))
+
+
+def rests_not_on(kind: str) -> bool:
+    """Whether an artifact can be verified without a sound file of this kind."""
+    objects = ("page", "token", "manifest", "attestation", "source", "evidence")
+    return kind.startswith(objects) or kind.endswith("older partial")
+
+
+def test_the_file_that_says_it_is_a_store(made: Made) -> None:
+    path = made.folder / ".kvg" / "format"
+    whole = path.read_bytes()
+    try:
+        for _, data in damages(whole, b"kvg-store 2\n"):
+            write(path, data)
+            (finding,) = look(made.folder)
+            assert finding.code in (Corrupt.code, Incompatible.code) and "kvg" in finding.message
+    finally:
+        write(path, whole)
+
+
+def test_the_key_that_the_configuration_pins(made: Made) -> None:
+    """The rest of the configuration is the user's to edit; this line is not.
+
+    Another kind of key in it is one that this kvg does not know: exit 7.
+    """
+    path = made.folder / ".kvg" / "config.toml"
+    whole = path.read_bytes()
+    start = whole.index(b'log = "') + 7
+    stop = whole.index(b'"', start)
+    try:
+        for place in range(start, stop):
+            write(path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            findings = look(made.folder)
+            codes = {finding.code for finding in findings}
+            assert codes and codes <= {Corrupt.code, Untrusted.code, Incompatible.code}
+    finally:
+        write(path, whole)
+
+
+def test_the_index_is_found_out_or_does_no_harm(
+    made: Made, record_property: Callable[[str, object], None]
+) -> None:
+    """Each in a process of its own: what LMDB does with a page that it trusts is its affair."""
+    path = made.folder / ".kvg" / "index.lmdb" / "data.mdb"
+    store = Store.open(made.folder)
+    refs = store.refs()
+    store.close()
+    whole, points = path.read_bytes(), 0
+    twin = made.twins["checkpoint"].parents[1] / "index.lmdb" / "data.mdb"
+    for what, data in damages(whole, twin.read_bytes()):
+        write(path, data)
+        close_file(path.parent)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                findings = look(made.folder)
+                is_right = {finding.object for finding in findings} <= {"index.lmdb"}
+                same = Store.open(made.folder).refs() == refs
+                status = 0 if is_right and same else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, what
+        points += 1
+    shutil.rmtree(path.parent)
+    assert look(made.folder) == []
+    record_property("corruption matrix", ("index", f"{len(whole)} bytes", points))
+
+
+def test_field_s30_a_log_that_went_back_is_found_by_its_index(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    checkpoint = (store.root / "log" / "checkpoint").read_bytes()
+    a.deposit(store, key, ref="later", ids=range(9))
+    store.close()
+    (store.root / "log" / "checkpoint").write_bytes(checkpoint)
+    findings = look(tmp_path)
+    assert [finding.code for finding in findings] == [Untrusted.code]
+    assert "rolled back" in findings[0].message
