@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from kvg import __version__, durable
 from kvg.digest import Digest, blake3_hex, sha256
 from kvg.errors import UsageError
+from kvg.flow.attested import attested
+from kvg.flow.gated import attest_gates, pass_gates
 from kvg.flow.records.computed import Deposited
 from kvg.flow.registered import (
     RegisteredModel,
@@ -40,6 +42,7 @@ from kvg.objects.tokens import encode_ids
 from kvg.store import RefMove, check_ref_name
 
 if TYPE_CHECKING:
+    from kvg.gates import GateOutcome
     from kvg.model.folder import ModelFiles
     from kvg.model.session import Session, Slot
     from kvg.signing.keys import PrivateKey
@@ -69,6 +72,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     check_ref_name(request.ref)
     source = read_source(settings, request)
     depends = _depends(settings, request)
+    outcomes = pass_gates(store, settings, request, source)
     check_torch()
     model = registered_model(store, request.model)
     files = identified(store, settings, model)
@@ -82,16 +86,17 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         plan = _plan(session, files, request, ids)
         same = find_same(store, plan)
         if same is not None:
-            return _unchanged(store, settings, request, session, same, before)
+            return _unchanged(store, settings, request, session, pending, outcomes, same, before)
         key = signing_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
         built = _build(store, settings, session, pending, plan, parent)
         provenance = _provenance(request, source, depends, model, files, session, parent, started)
         envelope = _attest(store, pending, source, request, built.manifest, provenance, key)
+        gates = attest_gates(pending, outcomes, built.manifest.digest, key)
         published = store.record(
             built.manifest.digest,
-            [envelope],
+            [envelope, *gates],
             refs=[RefMove(request.ref, built.manifest.digest, before)],
         )
         store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
@@ -304,13 +309,18 @@ def _unchanged(
     settings: Settings,
     request: DepositRequest,
     session: Session,
+    pending: Pending,
+    outcomes: tuple[GateOutcome, ...],
     digest: Digest,
     before: Digest | None,
 ) -> Deposited:
-    """The record of a deposit that was there; the ref is moved to it when it was elsewhere."""
+    """The record of a deposit that was there; the ref is moved to it when it was elsewhere, and
+    what gates said of it now is added."""
     manifest = store.manifest(digest)
-    if before != digest and not settings.dry_run:
-        store.set_ref(request.ref, digest, expect=before)
+    if not settings.dry_run:
+        key = signing_key(settings, store, request.key) if outcomes else None
+        gates = attest_gates(pending, outcomes, digest, key) if key else ()
+        store.record(digest, gates, refs=[RefMove(request.ref, digest, before)])
     newest = store.attestations(digest)[0]
     return Deposited(
         ref=request.ref,
@@ -324,7 +334,7 @@ def _unchanged(
         bytes_stored=stored_bytes(store, manifest, digest),
         prefill_ms=0.0,
         store_ms=0.0,
-        gates=(),
+        gates=attested(store, digest).gates,
         attestation=newest.envelope,
         log_index=newest.index,
         device=str(session.model.device),
@@ -355,7 +365,7 @@ def _deposited(
         bytes_stored=stored_bytes(store, manifest, manifest.digest),
         prefill_ms=built.prefill_ms,
         store_ms=store_ms,
-        gates=(),
+        gates=attested(store, manifest.digest).gates,
         attestation=envelope,
         log_index=published.index_of(envelope),
         device=str(session.model.device),

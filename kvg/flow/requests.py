@@ -47,7 +47,7 @@ class DepositRequest:
     input) is the source. ``model`` None is the store's default. ``key`` None is the first key.
     ``parent`` names the ref or digest this one descends from. ``valid_until`` is Unix time in
     seconds. ``depends`` are files whose digests are attested. ``no_source`` keeps the text itself
-    and its name out of the attestation.
+    and its name out of the attestation. ``gates`` are specs of checks that all have to pass first.
     """
 
     ref: str
@@ -64,6 +64,8 @@ class DepositRequest:
     no_source: bool = False
     valid_until: int | None = None
     depends: tuple[Path, ...] = ()
+    gates: tuple[str, ...] = ()
+    no_sandbox: bool = False
 
     def __post_init__(self) -> None:
         sources = (

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kvg.cli.invocation import invocation, stdin_bytes
-from kvg.cli.values import STDIN, parse_moment, parse_numbers, split_ref_and_files
+from kvg.cli.values import STDIN, NoSandbox, parse_moment, parse_numbers, split_ref_and_files
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 from kvg.flow.requests import PAGE_TOKENS, DepositRequest
@@ -34,6 +34,13 @@ def deposit(
         Path | None,
         typer.Option("--chat", metavar="FILE.json", help="A JSON list of chat messages."),
     ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gate", metavar="SPEC", help="A check to pass first, as kvg gate list has them."
+        ),
+    ] = None,
+    no_sandbox: NoSandbox = False,
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="REF", help="What this one descends from.")
     ] = None,
@@ -97,6 +104,8 @@ def deposit(
         if valid_until is None
         else parse_moment(valid_until, option="--valid-until", ahead=True),
         depends=tuple(depends or ()),
+        gates=tuple(gate or ()),
+        no_sandbox=no_sandbox,
     )
     return flow(run.store, run.settings, request)
 
@@ -121,5 +130,6 @@ EXAMPLES = {
     $ kvg deposit talk --chat talk.json
     $ git show HEAD:README.md | kvg deposit readme -
     $ digest=$(kvg deposit handbook.md | cat)
+    $ kvg deposit answer --chat answer.json --gate "cmd:python3 check.py"
     """
 }
