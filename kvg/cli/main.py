@@ -27,10 +27,13 @@ def run() -> NoReturn:
 
     It leaves without taking the interpreter apart, which costs more than a short command does:
     output is flushed and what is durable is so already; memory goes back to the system anyway. The
-    collector seldom runs, for the same reason.
+    collector seldom runs, for the same reason. Compute threads sleep while they wait, unless the
+    environment says otherwise: where other programs want the cores too, spinning costs several times
+    the work itself.
     """
     import gc
 
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.set_threshold(100_000, 20, 20)
     code = main(sys.argv[1:])
     try:

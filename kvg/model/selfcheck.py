@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 CHECK_FLOPS = 2.5e9
 """A row tile is tried on a layer only where one call costs less than this; others are not used."""
 CHECK_ROWS = 64
+BIG_LAYER = 4_000_000
+"""Weights from which a layer is checked on as many rows as the safe tile has."""
 CHECK_BLOCKS = 3
 """Key blocks of the attention check: more than the kernel takes at once."""
 CHECK_TOKENS = 45
@@ -58,12 +60,13 @@ def _linear_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
     dtype = TORCH_DTYPES[model.dtype]
     weight = made_input("weight", (shape.n_out, shape.n_in), dtype)
     tried = [t for t in TILES if 2.0 * t * shape.n_in * shape.n_out <= CHECK_FLOPS]
-    x = made_input("rows", (max([CHECK_ROWS, *tried]), shape.n_in), dtype)
+    n_rows = SMALL_TILE if shape.n_in * shape.n_out >= BIG_LAYER else CHECK_ROWS
+    x = made_input("rows", (max([n_rows, *tried]), shape.n_in), dtype)
 
     def rows(tile: int) -> torch.Tensor:
-        parts = range(0, max(CHECK_ROWS, tile), tile)
+        parts = range(0, max(n_rows, tile), tile)
         whole = torch.cat([functional.linear(x[a : a + tile], weight) for a in parts])
-        return whole[:CHECK_ROWS]
+        return whole[:n_rows]
 
     what = f"linear {shape.n_in} to {shape.n_out} in {model.dtype}"
     return _agreeing(rows, tried, SMALL_TILE, what)
