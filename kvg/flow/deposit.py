@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvg import __version__, durable
@@ -26,7 +26,7 @@ from kvg.flow.registered import (
 from kvg.flow.requests import DepositRequest
 from kvg.flow.reuse import Plan, Reuse, check_parent, find_reuse, find_same
 from kvg.flow.settings import Settings, signing_key
-from kvg.flow.sources import Source, read_source
+from kvg.flow.sources import Source, parse_text, read_source
 from kvg.objects.manifest import (
     Group,
     Layout,
@@ -72,6 +72,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     check_ref_name(request.ref)
     source = read_source(settings, request)
     depends = _depends(settings, request)
+    family = _family(settings, request)
     outcomes = pass_gates(store, settings, request, source)
     check_torch()
     model = registered_model(store, request.model)
@@ -92,6 +93,8 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         built_began = time.perf_counter()
         built = _build(store, settings, session, pending, plan, parent)
         provenance = _provenance(request, source, depends, model, files, session, parent, started)
+        if family is not None:
+            provenance = replace(provenance, family=pending.put(family).digest)
         envelope = _attest(store, pending, source, request, built.manifest, provenance, key)
         gates = attest_gates(pending, outcomes, built.manifest.digest, key)
         published = store.record(
@@ -294,6 +297,18 @@ def _provenance(
         started=_timestamp(started),
         finished=_timestamp(time.time()),
     )
+
+
+def _family(settings: Settings, request: DepositRequest) -> bytes | None:
+    """The document of the family whose problem is in a file."""
+    if request.family is None:
+        return None
+    from kvg.problem.family import parse_problem
+
+    path = request.family
+    with durable.translated(path), open(settings.cwd / path, "rb") as file:
+        text = parse_text(file.read(), what=str(path))
+    return parse_problem(text).family.document
 
 
 def _depends(settings: Settings, request: DepositRequest) -> tuple[Resource, ...]:

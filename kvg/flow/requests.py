@@ -48,6 +48,7 @@ class DepositRequest:
     ``parent`` names the ref or digest this one descends from. ``valid_until`` is Unix time in
     seconds. ``depends`` are files whose digests are attested. ``no_source`` keeps the text itself
     and its name out of the attestation. ``gates`` are specs of checks that all have to pass first.
+    ``family`` is a file with the problem whose family the text answers.
     """
 
     ref: str
@@ -66,6 +67,7 @@ class DepositRequest:
     depends: tuple[Path, ...] = ()
     gates: tuple[str, ...] = ()
     no_sandbox: bool = False
+    family: Path | None = None
 
     def __post_init__(self) -> None:
         sources = (

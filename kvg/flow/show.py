@@ -49,7 +49,7 @@ def show(store: Store, target: str) -> Artifact:
         pages=_pages(manifest, cast("Iterable[Mapping[str, object]]", value["pages"])),
         witnesses=tuple(cast("Iterable[Mapping[str, object]]", value["witnesses"])),
         family=found.provenance.family if found.provenance else None,
-        family_seed_hash=None,
+        family_seed_hash=_seed_hash(store, found.provenance),
         gates=found.gates,
         attestations=tuple(_attestation(item) for item in found.opened),
         verification=verification(store, found),
@@ -61,6 +61,18 @@ def verification(store: Store, found: Judgement) -> Mapping[str, object]:
     outcome: dict[str, object] = {name: _outcome(found, kind) for name, kind in GATE_KINDS.items()}
     outcome["executionSignature"] = _signature(store, found)
     return outcome
+
+
+def _seed_hash(store: Store, said: Provenance | None) -> str | None:
+    """The seed form of the family, where its structure lies in this store."""
+    if said is None or said.family is None:
+        return None
+    from kvg.flow.family import stored_family
+
+    try:
+        return stored_family(store, said.family).seed_hash
+    except Corrupt:
+        return None
 
 
 def _outcome(found: Judgement, kind: str) -> bool | None:

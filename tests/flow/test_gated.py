@@ -64,3 +64,16 @@ def test_the_answer_of_a_chat_is_judged(user: models.User, kvg: Kvg) -> None:
     assert kvg("deposit", "c", "--chat", "chat.json", *gate).code == 0
     wrong = ("--gate", "python-assert:int(answer) == 41")
     assert kvg("deposit", "d", "--chat", "chat.json", *wrong).code == 8
+
+
+def test_the_family_of_a_deposit(user: models.User, kvg: Kvg) -> None:
+    (user.folder / "problem.txt").write_text("Sum the integers from 3 to 9.")
+    done = json.loads(kvg("deposit", "a", "--text", TEXT, "--family", "problem.txt", "--json").out)
+    shown = json.loads(kvg("show", "a", "--json").out)
+    (family,) = [json.loads(line) for line in kvg("family", "list", "--json").out.splitlines()]
+    assert shown["family"] == family["family"]
+    assert shown["family_seed_hash"] == family["family_seed_hash"]
+    assert family["artifacts"] == [done["digest"]] and family["methods"] == []
+    assert kvg("gc").code == 0
+    assert kvg("family", "show", family["family"]).code == 0
+    assert kvg("solve", "Sum the integers from 3 to 9.").code == 3

@@ -41,6 +41,10 @@ def deposit(
         ),
     ] = None,
     no_sandbox: NoSandbox = False,
+    family: Annotated[
+        Path | None,
+        typer.Option("--family", metavar="FILE", help="A file with the problem that it answers."),
+    ] = None,
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="REF", help="What this one descends from.")
     ] = None,
@@ -106,6 +110,7 @@ def deposit(
         depends=tuple(depends or ()),
         gates=tuple(gate or ()),
         no_sandbox=no_sandbox,
+        family=family,
     )
     return flow(run.store, run.settings, request)
 
