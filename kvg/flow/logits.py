@@ -36,6 +36,7 @@ def logits(store: Store, settings: Settings, request: LogitsRequest) -> Logits:
 
     Raises ``NotFound``, ``Corrupt``, ``Untrusted``, ``Incompatible``.
     """
+    check_torch()
     if request.ref is None:
         session, found, compute_ms = _of_prompt(store, settings, request)
     else:
@@ -80,7 +81,6 @@ def _of_ref(
     if request.prompt:
         check_tokenizer(verified, files, model)
         prompt = tokenizer_of(model).encode_more(request.prompt)
-    check_torch()
     session = open_engine(settings, model, verified.manifest.engine)
     session.check_window(verified.manifest.count + len(prompt))
     began = time.perf_counter()
