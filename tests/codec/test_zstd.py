@@ -123,7 +123,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_corrupt_and_takes_no_memory(name: str) -> None:
+def test_field_s19_a_bomb_is_corrupt_and_takes_no_memory(name: str) -> None:
     with pytest.raises(Corrupt, match=r"^x: "):
         expand(BOMBS[name], 1000)
     program = (

@@ -79,7 +79,7 @@ def test_bad_origins_are_refused(origin: str) -> None:
         Checkpoint(origin, 0, EMPTY_ROOT)
 
 
-def test_every_flip_is_detected(key: PrivateKey) -> None:
+def test_field_s29_every_flip_of_a_checkpoint_is_an_error_of_ours(key: PrivateKey) -> None:
     note = sign_checkpoint(Checkpoint(ORIGIN, 11, bytes(range(32))), key)
     for index in range(len(note)):
         for bit in range(8):
@@ -90,6 +90,6 @@ def test_every_flip_is_detected(key: PrivateKey) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_arbitrary_bytes(data: bytes) -> None:
+def test_field_s29_arbitrary_bytes_are_an_error_of_ours(data: bytes) -> None:
     with pytest.raises(Corrupt, match=r"^c"):
         parse_checkpoint(data, what="c")
