@@ -121,7 +121,7 @@ KINDS: tuple[type[KvgError], ...] = (
 """Every kind, in the order of the exit code table."""
 
 SEVERITY: tuple[int, ...] = (6, 5, 11, 7, 8, 4, 10, 9, 3, 1)
-"""Exit codes of findings, the most severe first: where several are found, the first here decides."""
+"""Exit codes of findings, the most severe first: of several that are found, the first decides."""
 
 
 def most_severe(codes: list[int]) -> int:

@@ -28,8 +28,8 @@ def run() -> NoReturn:
     It leaves without taking the interpreter apart, which costs more than a short command does:
     output is flushed and what is durable is so already; memory goes back to the system anyway. The
     collector seldom runs, for the same reason. Compute threads sleep while they wait, unless the
-    environment says otherwise: where other programs want the cores too, spinning costs several times
-    the work itself.
+    environment says otherwise: where other programs want the cores too, spinning costs several
+    times the work itself.
     """
     import gc
 

@@ -52,9 +52,7 @@ def test_deposit_and_graft(tmp_path: Path, model: Path) -> None:
 
 def test_verify_in_a_ci_job_with_a_key_from_a_secret(tmp_path: Path, model: Path) -> None:
     secret = encode_private(generate(), None).decode()
-    lines = run(
-        "verify-in-ci.sh", tmp_path, str(model), str(text_file(tmp_path)), KVG_KEY=secret
-    )
+    lines = run("verify-in-ci.sh", tmp_path, str(model), str(text_file(tmp_path)), KVG_KEY=secret)
     assert lines[-1].startswith("a changed byte was found: exit 5")
     keys = [path.name for path in (tmp_path / "data" / "kvg" / "keys").glob("*.pem")]
     assert keys == [], "the secret was copied into the keyring"
