@@ -57,6 +57,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("gate", "list"),
     ("family", "hash", "--text", "What is 3 + 4?"),
     ("family", "list"),
+    ("family", "show", "000000"),
+    ("method", "show", "000000"),
+    ("solve", "What is 3 + 4?"),
     ("fsck",),
     ("gc", "--dry-run"),
     ("reindex",),
@@ -67,7 +70,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 
-WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "doctor")
+WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "doctor", "bench")
 """Verbs that load a model, or look for one."""
 
 

@@ -25,7 +25,11 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",",
 
 def encode(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
     """The RFC 8785 bytes of ``value``. Raises ``ValueError`` on floats and integers past 2^53-1."""
-    if _check_plain(value, 0, max_depth):
+    return _write(value, _check_plain(value, 0, max_depth))
+
+
+def _write(value: Json, is_usual: bool) -> bytes:
+    if is_usual:
         return _ENCODER.encode(value).encode("utf-8")
     import rfc8785
 
@@ -34,9 +38,9 @@ def encode(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
 
 def decode(data: bytes, *, what: str) -> Json:
     """The value of the canonical ``data``. Raises ``Corrupt`` naming ``what`` on anything else."""
-    value = parse_json(data, what=what)
+    value, is_usual = _parse(data, what)
     try:
-        same = encode(value) == data
+        same = _write(value, is_usual) == data
     except (ValueError, RecursionError):
         same = False
     if not same:
@@ -49,6 +53,11 @@ def parse_json(data: bytes | str, *, what: str) -> Json:
 
     Raises ``Corrupt`` naming ``what``.
     """
+    return _parse(data, what)[0]
+
+
+def _parse(data: bytes | str, what: str) -> tuple[Json, bool]:
+    """The value, and whether ``_ENCODER`` may write it."""
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
         value = json.loads(
@@ -58,10 +67,10 @@ def parse_json(data: bytes | str, *, what: str) -> Json:
             parse_constant=_no_float,
             parse_int=_small_int,
         )
-        _check_plain(value, 0)
+        is_usual = _check_plain(value, 0)
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"{what}: malformed JSON: {error}", hint="kvg fsck") from None
-    return value  # type: ignore[no-any-return]
+    return value, is_usual
 
 
 def take(value: Json, keys: Sequence[str], *, what: str) -> Mapping[str, Json]:
@@ -128,7 +137,7 @@ def _check_plain(value: Json, depth: int, max_depth: int = MAX_DEPTH) -> bool:
     """
     if depth > max_depth:
         raise ValueError("nested too deeply")
-    if value is None or isinstance(value, bool | str):
+    if type(value) is str or value is None or isinstance(value, bool | str):
         return True
     if isinstance(value, int):
         if not -MAX_INTEGER <= value <= MAX_INTEGER:

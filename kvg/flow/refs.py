@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest
 from kvg.errors import Conflict, NotFound
 from kvg.flow.records.refs import Name, Pinned, RefMoved
-from kvg.store import ANY, RefMove, check_ref_name
+from kvg.store import ANY, check_ref_name
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
-    from kvg.store import Published, Store
+    from kvg.store import Published, RefMove, Store
 
 
 def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool) -> RefMoved:
@@ -21,6 +21,8 @@ def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool
     Raises ``Conflict`` when ``name`` stands for another one, unless ``force``; ``NotFound``,
     ``Corrupt`` when ``target`` is no artifact.
     """
+    from kvg.store import RefMove
+
     check_ref_name(name)
     digest = store.resolve(target).digest
     store.manifest(digest, what=target)
@@ -33,6 +35,8 @@ def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool
 
 def mv(store: Store, settings: Settings, old: str, new: str) -> tuple[RefMoved, RefMoved]:
     """Rename the ref ``old``, in one step. Raises ``NotFound``; ``Conflict`` when ``new`` is."""
+    from kvg.store import RefMove
+
     check_ref_name(new)
     digest = _current(store, old)
     if store.ref(new) is not None:
@@ -44,6 +48,8 @@ def mv(store: Store, settings: Settings, old: str, new: str) -> tuple[RefMoved, 
 
 def rm(store: Store, settings: Settings, names: Sequence[str]) -> tuple[RefMoved, ...]:
     """Remove refs, all or none. What they stood for stays until gc. Raises ``NotFound``."""
+    from kvg.store import RefMove
+
     found = [(name, _current(store, name)) for name in dict.fromkeys(names)]
     index = _publish(store, settings, [RefMove(name, None, digest) for name, digest in found])
     return tuple(

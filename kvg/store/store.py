@@ -520,7 +520,6 @@ class Store:
     def _read_claim(self, envelope: Digest) -> FamilyClaim | None:
         """What an envelope says of a family, before its signature is looked at."""
         from kvg.objects.statement import Provenance, parse_statement
-        from kvg.problem.method import METHOD_GATE
         from kvg.signing.dsse import parse_envelope
         from kvg.store.fold import FamilyClaim
 
@@ -533,6 +532,8 @@ class Store:
             return None
         if isinstance(said, Provenance):
             return None if said.family is None else FamilyClaim(said.family, is_method=False)
+        from kvg.problem.method import METHOD_GATE
+
         if said.gate != METHOD_GATE:
             return None
         named = (item.digest for item in said.configuration if item.name == "family")

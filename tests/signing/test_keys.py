@@ -226,6 +226,25 @@ def test_malformed_private_keys_are_corrupt(data: bytes) -> None:
         keys.parse_private(data, what="k", passphrase=None)
 
 
+@given(st.binary(min_size=32, max_size=32))
+def test_an_unencrypted_key_is_written_as_cryptography_writes_it(seed: bytes) -> None:
+    key = keys.from_seed(seed)
+    raw = Ed25519PrivateKey.from_private_bytes(seed)
+    data = raw.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
+    assert keys.encode_private(key, None) == data
+    for spelling in (data, data.replace(b"\n", b"\r\n"), b"\n" + data, data[:-1]):
+        read = keys.parse_private(spelling, what="k", passphrase=None)
+        assert read.public == key.public
+        assert read.sign(b"m") == key.sign(b"m")
+
+
+def test_an_unencrypted_key_of_another_kind_is_none() -> None:
+    raw = x25519.X25519PrivateKey.from_private_bytes(b"\x05" * 32)
+    data = raw.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
+    with pytest.raises(Incompatible):
+        keys.parse_private(data, what="k", passphrase=None)
+
+
 def test_a_private_key_in_openssh_form_is_read() -> None:
     raw = Ed25519PrivateKey.from_private_bytes(b"\x05" * 32)
     data = raw.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
