@@ -145,7 +145,10 @@ VERBS: tuple[Verb, ...] = (
         MEASURE,
         "measure what kvg promises",
         "bench",
-        subverbs=(("exactness", "compute texts in every way and compare every byte"),),
+        subverbs=(
+            ("exactness", "compute texts in every way and compare every byte"),
+            ("own-position", "move a graft to other offsets and see what differs"),
+        ),
     ),
     Verb(
         "config",

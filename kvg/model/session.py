@@ -105,12 +105,18 @@ class Session:
         return self.run_batch([slot], [ids], rows)[0]
 
     def run_batch(
-        self, slots: Sequence[Slot], ids: Sequence[Sequence[int]], rows: Sequence[int]
+        self,
+        slots: Sequence[Slot],
+        ids: Sequence[Sequence[int]],
+        rows: Sequence[int],
+        *,
+        offsets: Sequence[int] | None = None,
     ) -> torch.Tensor:
         """Append ``ids[b]`` to ``slots[b]``, all in one forward pass.
 
         Returns logits ``[B, len(rows), vocabulary]``; rows past the end of a shorter row hold
-        nothing of use. Only the invariant reference takes more than one slot.
+        nothing of use. Only the invariant reference takes more than one slot. ``offsets[b]`` is
+        added to the positions of row b as the model is told them: the text computed further on.
         """
         if len(slots) > 1 and self.engine.reference != "invariant":
             raise Incompatible("scheduled execution takes one slot at a time")
@@ -127,7 +133,8 @@ class Session:
         )
         width = max(counts)
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
-        logits = self._forward(padded, starts, cache, rows)
+        told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
+        logits = self._forward(padded, told, cache, rows)
         for slot, start, n in zip(slots, starts, counts, strict=True):
             slot.state.length = start + n
         return logits

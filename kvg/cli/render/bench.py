@@ -7,7 +7,15 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, seconds
-from kvg.flow.records.bench import BenchSetup, ExactnessRow, ExactnessRun, ExactnessSummary
+from kvg.flow.records.bench import (
+    BenchSetup,
+    ExactnessRow,
+    ExactnessRun,
+    ExactnessSummary,
+    KeysMoved,
+    LogitsMoved,
+    OwnPositionSummary,
+)
 
 
 def setup(record: BenchSetup, view: View) -> Iterator[str]:
@@ -44,6 +52,41 @@ def exactness_summary(record: ExactnessSummary, view: View) -> Iterator[str]:
     yield view.terminal.out(line, "red" if record.exit_code else "green") + "\n"
 
 
+def logits_moved(record: LogitsMoved, view: View) -> Iterator[str]:
+    how = "own position, as stored" if record.offset == 0 else f"turned in {record.arithmetic}"
+    mark = "equal" if record.equal else "differs"
+    argmax = "same" if record.argmax_equal else "other"
+    yield (
+        f"logits  offset {record.offset:>7,}  {how}  {mark}  KL {record.kl:.3g}  argmax {argmax}  "
+        f"{count(record.max_ulp, 'ULP')}\n"
+    )
+
+
+def keys_moved(record: KeysMoved, view: View) -> Iterator[str]:
+    if not (record.equal or view.verbose):
+        return
+    mark = "equal" if record.equal else "differs"
+    share = 100 * record.elements_equal / record.elements
+    yield (
+        f"keys    offset {record.offset:>7,}  turned in {record.arithmetic}  {mark}  "
+        f"{share:.1f} % of elements equal  {count(record.max_ulp, 'ULP')}\n"
+    )
+
+
+def own_position_summary(record: OwnPositionSummary, view: View) -> Iterator[str]:
+    own = "exact" if record.own_exact else view.terminal.out("NOT exact", "red")
+    yield (
+        f"turned in {record.arithmetic}: own position {own}; elsewhere "
+        f"{len(record.keys_equal)} of {record.key_offsets:,} offsets with equal keys, "
+        f"{len(record.first_layer_equal)} in the first layer alone, "
+        f"{len(record.logits_equal)} of {record.logits_offsets} with equal logits; "
+        f"largest KL {record.kl_max:.3g}\n"
+    )
+    for name, offsets in (("keys", record.keys_equal), ("logits", record.logits_equal)):
+        if offsets:
+            yield f"exceptions, {name}: {', '.join(f'{n:,}' for n in offsets)}\n"
+
+
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
@@ -51,5 +94,8 @@ RENDERERS = cast(
         "exactness-run": exactness_run,
         "exactness-row": exactness_row,
         "exactness-summary": exactness_summary,
+        "logits-moved": logits_moved,
+        "keys-moved": keys_moved,
+        "own-position-summary": own_position_summary,
     },
 )

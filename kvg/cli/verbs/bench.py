@@ -59,10 +59,45 @@ def exactness(
     return bench_exactness(run.store, run.settings, request)
 
 
-COMMANDS = {"exactness": exactness}
+def own_position(
+    ctx: typer.Context,
+    model: Model = None,
+    tokens: Annotated[
+        int, typer.Option("--tokens", metavar="N", min=1, help="Tokens of the graft; 200.")
+    ] = 200,
+    prompt_tokens: Annotated[
+        int, typer.Option("--prompt-tokens", metavar="N", min=1, help="Tokens after it; 16.")
+    ] = 16,
+    key_tokens: Annotated[
+        int,
+        typer.Option("--key-tokens", metavar="N", min=2, help="Tokens whose keys are moved; 4."),
+    ] = 4,
+    step: Annotated[
+        int, typer.Option("--step", metavar="N", min=1, help="Every N-th offset on the keys; 1.")
+    ] = 1,
+) -> Iterable[Record]:
+    """Move a graft to other offsets and see what differs.
+
+    Its keys are turned back and on by the model's own rotary module, in F32 and in the model's
+    number format: by every offset below the window on the keys, by powers of two on the logits,
+    against a fresh computation at that offset. Offsets with equal bytes are counted and listed;
+    none is expected but the graft's own position. docs/own-position.md tells why.
+    """
+    from kvg.flow.bench.own_position import OwnPositionRequest, bench_own_position
+
+    run = invocation(ctx)
+    request = OwnPositionRequest(model, tokens, prompt_tokens, key_tokens, step)
+    return bench_own_position(run.store, run.settings, request)
+
+
+COMMANDS = {"exactness": exactness, "own-position": own_position}
 EXAMPLES = {
+    "own-position": """
+    $ kvg bench own-position
+    $ kvg bench own-position --step 16 --json > own-position.jsonl
+    """,
     "exactness": """
     $ kvg bench exactness
     $ kvg bench exactness --samples 50 --lengths 64,257,1000 --json > exactness.jsonl
-    """
+    """,
 }

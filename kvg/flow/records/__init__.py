@@ -20,7 +20,15 @@ if TYPE_CHECKING:
         DiffSummary,
         ObjectBytes,
     )
-    from kvg.flow.records.bench import BenchSetup, ExactnessRow, ExactnessRun, ExactnessSummary
+    from kvg.flow.records.bench import (
+        BenchSetup,
+        ExactnessRow,
+        ExactnessRun,
+        ExactnessSummary,
+        KeysMoved,
+        LogitsMoved,
+        OwnPositionSummary,
+    )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
     from kvg.flow.records.findings import Finding, VerifySummary
     from kvg.flow.records.flywheel import (
@@ -53,6 +61,9 @@ _HOMES = {
     "ExactnessRun": "bench",
     "ExactnessRow": "bench",
     "ExactnessSummary": "bench",
+    "KeysMoved": "bench",
+    "LogitsMoved": "bench",
+    "OwnPositionSummary": "bench",
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
@@ -127,12 +138,15 @@ __all__ = [
     "HelpText",
     "Initialised",
     "KeyEntry",
+    "KeysMoved",
     "LogEntry",
     "Logits",
+    "LogitsMoved",
     "MethodEntry",
     "ModelEntry",
     "Name",
     "ObjectBytes",
+    "OwnPositionSummary",
     "Pinned",
     "PublicText",
     "RefEntry",

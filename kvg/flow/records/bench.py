@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kvg.digest import Digest
 from kvg.errors import Inexact
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BenchSetup(Record):
     """What was measured and on what: the machine in general words, the model, the engine."""
 
@@ -29,7 +29,7 @@ class BenchSetup(Record):
     versions: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExactnessRun(Record):
     """One text computed one way. ``expected_…`` are those of one fresh pass over the same ids.
 
@@ -51,7 +51,7 @@ class ExactnessRun(Record):
     equal: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExactnessRow(Record):
     """All runs of one length and one split."""
 
@@ -62,7 +62,7 @@ class ExactnessRow(Record):
     equal: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExactnessSummary(Record):
     """All runs; exit code 11 unless every one is equal."""
 
@@ -75,3 +75,72 @@ class ExactnessSummary(Record):
     @property
     def exit_code(self) -> int:
         return 0 if self.equal == self.runs else Inexact.code
+
+
+@frozen
+class LogitsMoved(Record):
+    """The logits after a graft moved by ``offset``, against a fresh computation at that offset.
+
+    ``arithmetic`` is the number format the keys were turned in; ``none`` with offset 0 is the graft
+    at its own position, as it was stored. ``max_ulp`` counts units in the last place.
+    """
+
+    type: ClassVar[str] = "logits-moved"
+    offset: int
+    arithmetic: str
+    input: Digest
+    fresh: Digest
+    grafted: Digest
+    equal: bool
+    kl: float
+    argmax_equal: bool
+    max_abs_diff: float
+    max_ulp: int
+
+
+@frozen
+class KeysMoved(Record):
+    """The keys of all layers moved by ``offset``, against fresh ones; digests are of raw bytes.
+
+    In the first layer the hidden states are the same at every offset: what differs there is the
+    rounding of the turn alone.
+    """
+
+    type: ClassVar[str] = "keys-moved"
+    offset: int
+    arithmetic: str
+    input: Digest
+    fresh: Digest
+    moved: Digest
+    equal: bool
+    first_layer_equal: bool
+    elements: int
+    elements_equal: int
+    max_ulp: int
+
+
+@frozen
+class OwnPositionSummary(Record):
+    """All offsets of one arithmetic. ``keys_equal``, ``first_layer_equal`` and ``logits_equal``
+    list the offsets at which every byte is the same: none is expected.
+
+    ``elements_equal`` is the share of key elements. Exit code 11 unless the graft is exact at its
+    own position.
+    """
+
+    type: ClassVar[str] = "own-position-summary"
+    arithmetic: str
+    own_exact: bool
+    key_offsets: int
+    keys_equal: tuple[int, ...]
+    first_layer_equal: tuple[int, ...]
+    elements_equal: float
+    keys_max_ulp: int
+    logits_offsets: int
+    logits_equal: tuple[int, ...]
+    kl_max: float
+    logits_max_ulp: int
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.own_exact else Inexact.code
