@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, raw_of, short
-from kvg.errors import Conflict, Corrupt, NotFound
+from kvg.errors import Conflict, Corrupt, Incompatible, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import (
     AttestationEntry,
@@ -75,13 +75,16 @@ def _entries(
 ) -> Iterator[Entry]:
     """The entries that make ``changes``; what is so already is left out."""
     values: dict[str, Digest | None] = {}
+    whole: set[Digest] = set()
     attested = {item.subject for item in changes if isinstance(item, AttestationEntry)}
     for change in changes:
         if isinstance(change, RefMove | RefEntry):
             found = _ref_entry(tables, values, change, now)
             if found is not None:
                 if found.digest is not None:
-                    _check_there(store, found.digest, f"ref {found.name}")
+                    if found.digest not in whole:
+                        _check_whole(store, found.digest, f"ref {found.name}")
+                        whole.add(found.digest)
                     if found.digest not in attested:
                         _check_not_forgotten(tables, found.digest, f"ref {found.name}")
                 values[found.name] = found.digest
@@ -94,7 +97,7 @@ def _entries(
                 yield change
         elif isinstance(change, PinEntry):
             if change.on:
-                _check_there(store, change.digest, "pin")
+                _check_whole(store, change.digest, "pin")
                 _check_not_forgotten(tables, change.digest, "pin")
             if _is_pinned(tables, change.digest) != change.on:
                 yield change
@@ -129,6 +132,20 @@ def _is_pinned(tables: Tables, digest: Digest) -> bool:
 def _check_there(store: Store, digest: Digest, what: str) -> None:
     if not store.objects.has(digest):
         raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck")
+
+
+def _check_whole(store: Store, digest: Digest, what: str) -> None:
+    """Raise ``Corrupt`` when the artifact, or anything that its manifest names, is missing.
+
+    Under the lock under which gc removes things: what is whole now, and is named now, stays.
+    """
+    _check_there(store, digest, what)
+    try:
+        manifest = store.manifest(digest, what=what)
+    except (Corrupt, Incompatible):
+        return  # whether it is an artifact is for its reader to say
+    for needed in {manifest.tokens.digest, *(page.digest for page in manifest.pages)}:
+        _check_there(store, needed, what)
 
 
 def _check_not_forgotten(tables: Tables, digest: Digest, what: str) -> None:

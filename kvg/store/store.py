@@ -368,7 +368,17 @@ class Store:
 
         key = find_key(model, engine, page_tokens, tokens, cuts)
         found = self.index.query(lambda tables: folded.listed(tables, t.TOKENS, key))
-        return tuple(digest for digest in found if self.objects.has(digest))
+        return tuple(digest for digest in found if self.is_complete(digest))
+
+    def is_complete(self, digest: Digest) -> bool:
+        """Whether the artifact and all that its manifest names is there; nothing is said of bytes
+        but the manifest's."""
+        try:
+            manifest = self.manifest(digest)
+        except (Corrupt, Incompatible):
+            return False
+        needed = {manifest.tokens.digest, *(page.digest for page in manifest.pages)}
+        return all(map(self.objects.has, needed))
 
     def find_prefix(
         self, model: Digest, engine: Digest, page_tokens: int, ids: Sequence[int]

@@ -4,8 +4,9 @@ No clock decides anything. Rules:
 
 - what counts is read again under the exclusive lock before each small batch, so what a ref, a pin
   or a writer took up meanwhile stays;
-- manifests go first, and durably, before anything they name: whoever still finds a manifest finds
-  all of it;
+- manifests go first, and durably, before anything they name; what is named or attested meanwhile
+  stays in this run. So an artifact that may still be named is whole, or its manifest is gone. One
+  that a deposit left half made is looked through by whoever names it (``kvg.store.publish``);
 - it writes nothing, so it works on a full disk; killed at any point, it is finished by the next;
 - an artifact that the log keeps and whose manifest can't be read stops it: nobody knows what that
   one needs;
@@ -24,7 +25,7 @@ from kvg import durable
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
-from kvg.log.entry import AttestationEntry, parse_entry
+from kvg.log.entry import AttestationEntry, PinEntry, RefEntry, parse_entry
 from kvg.store import pending
 from kvg.store.closure import attested, closure
 from kvg.store.marks import Marks
@@ -101,12 +102,15 @@ class Reach:
         return digest in self._marks
 
     def look(self) -> None:
-        """Take up what the log and the writers have come to need since the last look."""
+        """Take up what the log and the writers have come to need since the last look.
+
+        What was named since then counts, also if it lost its name again: its manifest may have
+        come after manifests were swept.
+        """
         store, size = self._store, self._store.log.size
         roots = set(store.live_roots())
         if size != self._log_size:
-            for envelope in self._new_envelopes(size):
-                self._marks.add(envelope)
+            roots.update(self._named_lately(size))
             self._refs = frozenset(store.refs().values())
             self._pins, self._methods = store.pins(), store.methods()
             roots |= store.logged_roots()
@@ -115,15 +119,19 @@ class Reach:
             self._expand(root)
             self._roots.add(root)
 
-    def _new_envelopes(self, size: int) -> Iterator[Digest]:
+    def _named_lately(self, size: int) -> Iterator[Digest]:
+        """The subjects of what was logged since the last look; envelopes are marked at once."""
         if self._log_size < 0:
             for _, envelope in self._store.logged_envelopes():
-                yield envelope
+                self._marks.add(envelope)
             return
         for index, raw in enumerate(self._store.log.read(self._log_size, size), self._log_size):
             entry = parse_entry(raw, what=f"log entry {index}")
             if isinstance(entry, AttestationEntry):
-                yield entry.envelope
+                self._marks.add(entry.envelope)
+                yield entry.subject
+            elif isinstance(entry, RefEntry | PinEntry) and entry.digest is not None:
+                yield entry.digest
 
     def _expand(self, root: Digest) -> None:
         """Mark ``root`` and all it needs; what a statement names may be an artifact itself."""

@@ -5,7 +5,8 @@ In this order, never stopping at a fault:
 - the index's file as such, looked at before anything maps it;
 - the log, recomputed from its entries, and every version of the trust file;
 - the index's tables against the log and the objects;
-- what each ref, pin and attestation needs: that it is there, and by SHA-256 and BLAKE3 what it was;
+- what each ref, pin and attestation needs: that it is there, and by SHA-256 and BLAKE3 what it was
+  (an artifact without a name may be half gone: gc takes the rest);
 - every other object, whether something needs it or not, and what in the folder is no object.
 
 What it does **not** say: whether signatures suffice (``kvg verify``), and whether pages are true
@@ -193,8 +194,8 @@ def _artifacts(
     """What the log names: each artifact with its pages, then trust files and attestations."""
     named = {digest: name for name, digest in sorted(store.refs().items(), reverse=True)}
     methods = store.methods()
-    known = {*named, *store.pins(), *(d for d in store.artifacts() if store.objects.has(d))}
-    for digest in sorted(known - methods):
+    unnamed = {digest for digest in store.artifacts() if store.is_complete(digest)}
+    for digest in sorted({*named, *store.pins(), *unnamed} - methods):
         tally.artifacts += 1
         yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
     for subject, envelope in store.logged_envelopes():

@@ -287,3 +287,38 @@ def test_garbage_of_many_batches(tmp_path: Path) -> None:
             pending.put(shake256(str(i).encode(), 50))
     assert removed(store, dry_run=True) == 150
     assert removed(store) == 150
+
+
+def test_field_s09_what_lost_its_name_again_while_gc_ran_is_not_half_gone(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="r", ids=range(27))
+    store.set_ref("r", None)
+    other = Store.open(tmp_path, keyring=a.make_keyring(tmp_path))
+    done: list[int] = []
+
+    def deposit_again(n: int) -> None:
+        if not done and not other.objects.has(made.digest):
+            done.append(n)
+            a.deposit(other, key, ref="r", ids=range(27))
+            other.set_ref("r", None)
+
+    sweep(store, batch=1, advance=deposit_again)
+    assert done and store.is_complete(made.digest)
+    store.set_ref("again", made.digest)
+    assert whole(store, made)
+
+
+def test_what_is_half_gone_gets_no_name(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="r", ids=range(27))
+    store.set_ref("r", None)
+    os.unlink(store.objects.stored_path(made.manifest.pages[0].digest))
+    for name in (lambda: store.set_ref("r", made.digest), lambda: store.set_pin(made.digest, True)):
+        with pytest.raises(Corrupt, match="missing"):
+            name()
+    tokens = made.manifest.tokens.digest
+    engine, model = a.ENGINE.fingerprint, a.MODEL.fingerprint
+    assert store.find_tokens(model, engine, a.PAGE_TOKENS, tokens) == ()
+    again = a.deposit(store, key, ref="r", ids=range(27))
+    assert store.find_tokens(model, engine, a.PAGE_TOKENS, tokens) == (again.digest,)
+    assert whole(store, again)
