@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 
 Reference: TypeAlias = Literal["invariant", "scheduled"]
 """The definition of 'fresh' that exactness is measured against."""
@@ -15,7 +15,7 @@ PAGE_TOKENS = 256
 MAX_NEW_TOKENS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sampling:
     """How the next token is chosen. Temperature 0 takes the lowest id among the maxima.
 
@@ -39,7 +39,7 @@ class Sampling:
             raise UsageError("--stop: empty text")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DepositRequest:
     """Build and store the artifact of one text under ``ref``.
 
@@ -87,7 +87,7 @@ class DepositRequest:
             raise UsageError("--cut-points: not ascending numbers from 1 up")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraftRequest:
     """Restore ``ref`` and continue raw text.
 
@@ -120,7 +120,7 @@ class GraftRequest:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskRequest:
     """Graft ``ref`` and answer ``question`` through the model's chat template."""
 
@@ -135,7 +135,7 @@ class AskRequest:
             raise UsageError(f"{self.ref}: empty question", hint='kvg ask REF "What …?"')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogitsRequest:
     """The raw logits after ids(``ref``) + ids(``prompt``), or of the prompt alone without a ref.
 
@@ -156,7 +156,7 @@ class LogitsRequest:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayRequest:
     """Compare graft against fresh, bit for bit, on ``samples`` prompts for each of ``refs``.
 
@@ -178,7 +178,7 @@ class ReplayRequest:
             raise UsageError(f"--samples {self.samples}: less than 1")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelAddRequest:
     """Register the local model in the folder (or file) ``path`` as ``name``.
 
@@ -194,7 +194,7 @@ class ModelAddRequest:
     no_cache: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoctorRequest:
     """Look at this machine; ``require_exact`` fails unless exact grafts are possible on it."""
 

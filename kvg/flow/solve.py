@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import GateFailed, UsageError
 from kvg.flow.method import caller_of, newest_method, verified_method
-from kvg.flow.proving import slot_values
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.problem.family import parse_problem
 from kvg.problem.literals import Literal, parse_literal
-from kvg.verify.method import Verdicts
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.gates.calls import Caller
     from kvg.store import Store
-    from kvg.verify.method import VerifiedMethod
+    from kvg.verify.method import Verdicts, VerifiedMethod
 
 HIT = "HIT"
 MISS = "MISS"
@@ -51,6 +49,8 @@ def solve(
     canonical_us, select_us = (named - began) * 1e6, (selected - named) * 1e6
     if not any(item.is_method for item in members):
         return _miss(family, canonical_us, select_us, "no method for this structure")
+    from kvg.verify.method import Verdicts
+
     found = newest_method(store, family, (verdicts or Verdicts()).verify)
     verified = time.perf_counter()
     outside = _outside(found, problem.slots)
@@ -125,6 +125,7 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
 
 def _run(caller: Caller, found: VerifiedMethod, slots: Sequence[Literal]) -> str:
     """The answer as text. Raises ``GateFailed`` when the method gives none."""
+    from kvg.flow.proving import slot_values
     from kvg.gates.calls import answer_text
 
     (called,) = caller.call(found.program, "solve", [slot_values(tuple(slots))])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.errors import GateFailed
+from kvg.frozen import frozen
 from kvg.gates.spec import Spec
 from kvg.objects.statement import FAILED, PASSED, Resource, Result, TestResult
 
@@ -15,7 +15,7 @@ SCHEMA: Final = "kvg.evidence/1"
 MAX_LOG_CHARS: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateInput:
     """The text, and the answer that is judged; without one the text itself is."""
 
@@ -31,7 +31,7 @@ class GateInput:
         return GateInput(data) if self.answer is None else GateInput(self.text, data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateOutcome:
     """``reason`` is why it failed, empty when it passed. ``evidence`` is a canonical document."""
 

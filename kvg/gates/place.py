@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ from kvg import durable
 from kvg.canon import Json
 from kvg.digest import sha256
 from kvg.errors import NotFound, UsageError
+from kvg.frozen import frozen
 from kvg.gates.outcome import log_text
 from kvg.objects.statement import Resource
 from kvg.sandbox import Enclosure, Job, Limits, Outcome, run
@@ -20,7 +21,7 @@ MAX_FILE_BYTES: Final = 16 << 20
 GATE_LIMITS: Final = Limits(wall_s=120.0, cpu_s=110)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """``folder`` is what names of files are relative to; ``hidden`` is never seen inside."""
 

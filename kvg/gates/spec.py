@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 
 FORMAL: Final = "formal"
 TEST: Final = "test"
@@ -15,7 +15,7 @@ SEEDS: Final = 88
 """How many seeds have to agree, where it is not said."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """A kind of gate. ``proves`` is what it counts as in a policy: formal, test or consistency."""
 
@@ -39,7 +39,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spec:
     """One gate: its kind, its argument, and options (``axioms=a,b`` after a ``?``)."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kvg.digest import Buffer
 from kvg.errors import Corrupt
+from kvg.frozen import frozen
 from kvg.objects.fields import DTYPE_SIZES as DTYPE_SIZES
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ _ALIGNMENT = 8
 _CHUNK = 256 << 10  # a chunk and what is made of it stay in the processor's cache
 
 
-class TensorSpan(NamedTuple):
+@frozen
+class TensorSpan:
     """Where one tensor lies in a page's data region: bytes from its start, shape in elements."""
 
     name: str

@@ -10,12 +10,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from kvg.errors import GateFailed
+from kvg.frozen import frozen
 
 NOBODY: Final = 65534
 FIRST_UID: Final = 1 << 30
@@ -40,7 +40,7 @@ _ENVIRONMENT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Enclosure:
     """``program`` is bubblewrap, None for no enclosure. ``name`` is what is attested."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvg.errors import UsageError
+from kvg.frozen import frozen
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What stops a call. ``memory_bytes`` holds for all its processes together, as they are looked
     at, and twice that for the address space of each; ``file_bytes`` for a file and for ``/tmp``.
@@ -24,7 +23,7 @@ class Limits:
     open_files: int = 128
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in self.__match_args__:
             if not getattr(self, name) > 0:
                 raise UsageError(f"limit {name}: not above 0")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from typing import Final
+
+from kvg.frozen import frozen
 
 MAX_REASON_CHARS: Final = 200
 _SIGNS: Final = (
@@ -15,7 +16,7 @@ _SIGNS: Final = (
 _SIGNALS: Final = {signal.SIGXCPU: "cpu", signal.SIGXFSZ: "files"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The exit status, what was printed (never more than the limit), and what stopped it.
 

@@ -11,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from kvg import durable
 from kvg.errors import GateFailed, UsageError
+from kvg.frozen import frozen
 from kvg.sandbox.enclosure import HINT, Enclosure, environment
 from kvg.sandbox.limits import Limits
 from kvg.sandbox.outcome import Outcome, limit_met
@@ -32,7 +33,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _CHUNK_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """What to run: a command, in a folder that holds ``files`` (plain names), with ``stdin``.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kvg.digest import Digest
 from kvg.flow.records.record import Record
+from kvg.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deposited(Record):
     """One deposit. ``tokens_computed`` is 0 for one that was there; ``gates`` those that passed."""
 
@@ -32,7 +32,7 @@ class Deposited(Record):
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextPiece(Record):
     """A piece of generated text, yielded while streaming, before its ``Graft``."""
 
@@ -40,7 +40,7 @@ class TextPiece(Record):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Graft(Record):
     """One graft and what the model wrote after it. ``text`` is whole, also after streaming.
 
@@ -67,7 +67,7 @@ class Graft(Record):
     device: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Logits(Record):
     """The digest of the raw logits at the last position, and what computing them took.
 
@@ -83,7 +83,7 @@ class Logits(Record):
     compute_ms: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replay(Record):
     """One prompt, grafted against fresh; ``grafted`` and ``fresh`` are digests of raw logits."""
 
@@ -99,7 +99,7 @@ class Replay(Record):
     top2_gap: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplaySummary(Record):
     """All prompts of all refs; ``pages`` were recomputed, ``pages_equal`` have the same digest."""
 
