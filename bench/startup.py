@@ -70,7 +70,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 
-WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "doctor", "bench")
+WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "prereg", "doctor", "bench")
 """Verbs that load a model, or look for one."""
 
 
