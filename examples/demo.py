@@ -24,7 +24,7 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 QUESTION = "What is the with statement used for?"
 PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 """What the model's chat template makes of the question, for the fresh computation."""
-TOPICS = ("with", "try", "while", "for", "if", "raise", "pass", "del", "import")
+TOPICS = ("with", "try", "raise", "pass", "del", "import", "while")
 
 
 def main() -> int:
@@ -43,8 +43,8 @@ def main() -> int:
     say(f"   topics  {deposited['digest'][:20]}…  {deposited['tokens']:,} tokens: {done}")
     say("3. in new processes: verify, graft, ask")
     say("   " + run("verify").strip())
-    answer = kvg("ask", "topics", QUESTION, "--max-tokens", "60")
-    say(f"   {QUESTION}\n   » {' '.join(answer['text'].split())}")
+    answer = kvg("ask", "topics", QUESTION, "--max-tokens", "60", "--stop", ".")
+    say(f"   {QUESTION}\n   » {' '.join(answer['text'].split())}.")
     say("4. in a new process: the same computed fresh, from the first token on")
     fresh = kvg("logits", "topics", "--prompt", PROMPT, "--fresh")
     say(f"   grafted logits  {answer['logits_digest']}")
