@@ -104,6 +104,17 @@ VERBS: tuple[Verb, ...] = (
         ),
         dry_run=("add",),
     ),
+    Verb(
+        "prereg",
+        TRUST,
+        "commit to expected digests before a run",
+        "prereg",
+        subverbs=(
+            ("create", "commit to the digests of a run before it is run"),
+            ("run", "run it here and compare with what was expected"),
+            ("show", "show what a preregistration expects"),
+        ),
+    ),
     Verb("logits", TRUST, "compute raw logits and their digest, grafted or fresh", "logits"),
     Verb(
         "gate",

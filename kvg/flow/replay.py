@@ -120,7 +120,7 @@ def _replay_one(
     session.restore(grafted, verified)
     with settings.report.task(f"replay {ref}", len(prompts), "prompts") as task:
         for prompt in prompts:
-            record = _compare(session, ref, verified, grafted, fresh, prompt)
+            record = compare_prompt(session, ref, verified, grafted, fresh, prompt)
             tally.add(record)
             yield record
             task.advance(1)
@@ -164,7 +164,7 @@ def count_equal_pages(session: Session, fresh: Slot, verified: Verified) -> int:
     )
 
 
-def _compare(
+def compare_prompt(
     session: Session,
     ref: str,
     verified: Verified,

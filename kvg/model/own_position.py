@@ -135,7 +135,7 @@ def _digest(tensors: Sequence[torch.Tensor]) -> Digest:
 
 
 def _ordered(x: torch.Tensor) -> torch.Tensor:
-    """Whole numbers that count floats upward, so that neighbours differ by one; both zeros are 0."""
+    """Whole numbers that count floats upward: neighbours differ by one, both zeros are 0."""
     bits = x.contiguous().view(_BITS[x.element_size()]).to(torch.int64)
     lowest = -(1 << (8 * x.element_size() - 1))
     return torch.where(bits < 0, lowest - bits, bits)

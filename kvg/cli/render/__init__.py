@@ -47,6 +47,9 @@ Renderer = Callable[[Record, View], Iterable[str]]
 """Yields pieces of text for standard output, with their line ends."""
 
 _HOMES: dict[str, str] = {
+    "preregistration": "prereg",
+    "prereg-sample": "prereg",
+    "prereg-summary": "prereg",
     "bench-setup": "bench",
     "exactness-run": "bench",
     "exactness-row": "bench",

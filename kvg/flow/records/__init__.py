@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
+    from kvg.flow.records.prereg import (
+        ExpectedArtifact,
+        Prereg,
+        PreregSample,
+        PreregSummary,
+    )
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
     from kvg.flow.records.status import Status
@@ -58,6 +64,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BenchSetup": "bench",
+    "ExpectedArtifact": "prereg",
+    "Prereg": "prereg",
+    "PreregSample": "prereg",
+    "PreregSummary": "prereg",
     "ExactnessRun": "bench",
     "ExactnessRow": "bench",
     "ExactnessSummary": "bench",
@@ -128,6 +138,7 @@ __all__ = [
     "ExactnessRow",
     "ExactnessRun",
     "ExactnessSummary",
+    "ExpectedArtifact",
     "FamilyEntry",
     "Finding",
     "GateKind",
@@ -148,6 +159,9 @@ __all__ = [
     "ObjectBytes",
     "OwnPositionSummary",
     "Pinned",
+    "Prereg",
+    "PreregSample",
+    "PreregSummary",
     "PublicText",
     "RefEntry",
     "RefMoved",

@@ -1,0 +1,71 @@
+"""``kvg prereg``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+Target = Annotated[
+    str, typer.Argument(metavar="DIGEST|FILE", help="A preregistration, or a copy of one.")
+]
+
+
+def create(
+    ctx: typer.Context,
+    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
+    ] = 5,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write a copy here.")
+    ] = None,
+) -> Record:
+    """Commit to the digests of a run before it is run.
+
+    Inputs, model, engine, pages and the logits after N prompts, computed afresh, become an object
+    whose digest is logged. Whoever has the artifact can then run it and compare.
+    """
+    from kvg.flow.prereg import PreregRequest, create_prereg
+
+    run = invocation(ctx)
+    return create_prereg(run.store, run.settings, PreregRequest(tuple(refs), samples, out))
+
+
+def run(ctx: typer.Context, target: Target) -> Iterable[Record]:
+    """Run it here, grafted and afresh, and compare with what was expected.
+
+    Exit code 11 on any other digest, 7 on another engine.
+    """
+    from kvg.flow.prereg import run_prereg
+
+    call = invocation(ctx)
+    return run_prereg(call.store, call.settings, target)
+
+
+def show(ctx: typer.Context, target: Target) -> Record:
+    """Show what a preregistration expects, and when it was logged."""
+    from kvg.flow.prereg import show_prereg
+
+    call = invocation(ctx)
+    return show_prereg(call.store, call.settings, target)
+
+
+COMMANDS = {"create": create, "run": run, "show": show}
+EXAMPLES = {
+    "create": """
+    $ kvg prereg create handbook --samples 50 -o expected.json
+    """,
+    "run": """
+    $ kvg prereg run expected.json
+    50 of 50 as expected, grafted and fresh; 26 of 26 pages equal
+    """,
+    "show": """
+    $ kvg prereg show sha256:9f2ab1
+    """,
+}
