@@ -250,6 +250,8 @@ def check_option(key: str, text: str) -> None:
         raise UsageError(f"{key} {text}: not one of {', '.join(CHOICES[key])}")
     if key in ("core.jobs", "core.lock-wait"):
         _number(Found(text, "flag", None), key)
+    if key == "store.quota" and not text.isdecimal():
+        raise UsageError(f"{key} {text}: not a number of bytes", hint="kvg quota SIZE")
     if key == "core.device":
         check_device(text)
 

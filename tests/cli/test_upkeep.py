@@ -60,12 +60,15 @@ def test_quota(stored: Stored, kvg: Run) -> None:
     assert kvg("quota", "--json").record["limit"] is None
     assert kvg("quota", "2.5kB", "--json").record["limit"] == 2500
     assert "kvg gc" in kvg("quota", "100").err
-    refused = kvg("key", "new", "more")
+    kvg("key", "new", "more")
     refused = kvg("trust", "add", "more", "--json")
     assert refused.code == 10 and refused.error["kind"] == "no-space"
     assert "kvg quota" in refused.error["hint"]
     assert kvg("quota", "none", "--json").record["limit"] is None
     assert kvg("trust", "add", "more").code == 0
+    assert kvg("config", "set", "store.quota", "10GB").code == 2
+    assert kvg("config", "set", "store.quota", "100000000").code == 0
+    assert kvg("quota", "--json").record["limit"] == 100_000_000
     for text in ("much", "-1", "1XB", ""):
         assert kvg("quota", text).code == 2
 

@@ -196,3 +196,25 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(objects.all()) == []
     assert os.listdir(tmp_path / "tmp") == []
     assert objects.put(RAW).new
+
+
+def test_field_s15_a_name_comes_after_its_bytes_and_both_are_durable(tmp_path: Path) -> None:
+    objects, steps = folder(tmp_path), []
+    objects.put(b"the folders are made by the first")
+    raw = next(raw for raw in (b"%d" % i for i in range(9000)) if is_beside(objects, raw))
+    durable.set_hook(lambda name, path: steps.append((name, Path(path).parent.name)))
+    try:
+        digest = objects.put(raw).digest
+    finally:
+        durable.set_hook(None)
+    names = [name for name, _ in steps]
+    assert names.index("create") < names.index("write") < names.index("fsync")
+    assert names[-3:] == ["fsync", "rename", "fsync"]  # the file, its name, the folder of the name
+    assert steps[-1][1] == "objects" and steps[-2][1] == digest[7:9]
+    assert objects.stored_size(digest) > len(raw)
+
+
+def is_beside(objects: ObjectFolder, raw: bytes) -> bool:
+    """Whether ``raw`` would lie in a folder that is there already."""
+    path = objects.stored_path(sha256(raw))
+    return path.parent.is_dir() and not path.exists()
