@@ -1,7 +1,7 @@
 """``kvg model list``, ``show`` and ``default``: the registered models, without loading any.
 
 A model is the table ``model.NAME`` of the store's configuration: ``path``, ``fingerprint``,
-``dtype``, ``architecture``, ``parameters``, and where they apply ``gguf`` and ``adapter``.
+``dtype``, ``architecture``, ``parameters``, and where it applies ``gguf``.
 """
 
 from __future__ import annotations

@@ -182,14 +182,13 @@ class ReplayRequest:
 class ModelAddRequest:
     """Register the local model in the folder (or file) ``path`` as ``name``.
 
-    ``gguf`` is the name of a GGUF file in ``path`` or its path; ``adapter`` a folder; ``dtype`` one
+    ``gguf`` is the name of a GGUF file in ``path`` or its path; ``dtype`` one
     of ``BF16``, ``F16``, ``F32`` (None: the model's own). ``no_cache`` hashes the weights again.
     """
 
     name: str
     path: Path
     gguf: Path | None = None
-    adapter: Path | None = None
     dtype: Literal["BF16", "F16", "F32"] | None = None
     no_cache: bool = False
 

@@ -21,9 +21,6 @@ def add(
     gguf: Annotated[
         Path | None, typer.Option("--gguf", metavar="FILE", help="Take the weights from this GGUF.")
     ] = None,
-    adapter: Annotated[
-        Path | None, typer.Option("--adapter", metavar="DIR", help="A LoRA adapter on top.")
-    ] = None,
     dtype: Annotated[
         Literal["BF16", "F16", "F32"] | None,
         typer.Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
@@ -39,7 +36,7 @@ def add(
     from kvg.flow.requests import ModelAddRequest
 
     run = invocation(ctx)
-    request = ModelAddRequest(name, path, gguf, adapter, dtype, no_cache)
+    request = ModelAddRequest(name, path, gguf, dtype, no_cache)
     return model_add(run.store, run.settings, request)
 
 
