@@ -101,8 +101,11 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("add", "trust a key in this store"),
             ("list", "list the trusted keys"),
+            ("remove", "trust a key no longer, or not for a role"),
+            ("revoke", "let a key count only for what a log already holds"),
+            ("threshold", "show or set how many keys a role needs"),
         ),
-        dry_run=("add",),
+        dry_run=("add", "remove", "revoke", "threshold"),
     ),
     Verb(
         "prereg",

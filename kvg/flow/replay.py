@@ -67,12 +67,12 @@ def replay(store: Store, settings: Settings, request: ReplayRequest) -> Iterator
     difference is reported, not raised: the summary's exit code says it. Raises ``NotFound``,
     ``Corrupt``, ``Untrusted``, and ``Incompatible`` when this machine computes otherwise.
     """
-    from kvg.verify import verify_artifact
+    from kvg.verify import verify_to_replay
 
     check_torch()
     total = Tally()
     for ref in request.refs:
-        verified = verify_artifact(store, store.resolve(ref).digest, ref=ref)
+        verified = verify_to_replay(store, store.resolve(ref).digest, ref=ref)
         tally = Tally()
         for record in _replay_one(store, settings, request, ref, verified, tally):
             total.add(record)

@@ -101,6 +101,8 @@ _HOMES: dict[str, str] = {
     "key": "keys",
     "public-key": "keys",
     "trusted-key": "keys",
+    "revocation": "keys",
+    "threshold": "keys",
     "trust-summary": "keys",
 }
 

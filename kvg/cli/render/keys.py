@@ -7,7 +7,14 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import listed
-from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
+from kvg.flow.records.keys import (
+    KeyEntry,
+    PublicText,
+    Revoked,
+    Threshold,
+    TrustEntry,
+    TrustSummary,
+)
 
 
 def key(record: KeyEntry, view: View) -> Iterator[str]:
@@ -26,7 +33,19 @@ def trusted_key(record: TrustEntry, view: View) -> Iterator[str]:
     keyid = record.keyid[:6] if view.person else record.keyid
     name = f"  {record.name}" if record.name else ""
     gone = "  " + view.terminal.out("revoked", "red") if record.revoked else ""
-    yield f"{keyid}  {listed(record.roles)}{name}{gone}\n"
+    roles = listed(record.roles) if record.roles else "trusted no longer"
+    yield f"{keyid}  {roles}{name}{gone}\n"
+
+
+def revocation(record: Revoked, view: View) -> Iterator[str]:
+    keyid = record.keyid[:6] if view.person else record.keyid
+    name = f"  {record.name}" if record.name else ""
+    word = view.terminal.out("revoked", "red")
+    yield f"{keyid}{name}  {word} from entry {record.size:,} of {record.origin} on\n"
+
+
+def threshold(record: Threshold, view: View) -> Iterator[str]:
+    yield f"{record.role}  {record.needed} needed, {record.trusted} trusted\n"
 
 
 def trust_summary(record: TrustSummary, view: View) -> Iterator[str]:
@@ -41,6 +60,8 @@ RENDERERS = cast(
         "key": key,
         "public-key": public_key,
         "trusted-key": trusted_key,
+        "revocation": revocation,
+        "threshold": threshold,
         "trust-summary": trust_summary,
     },
 )

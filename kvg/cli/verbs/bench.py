@@ -38,7 +38,7 @@ def exactness(
         ),
     ] = "one-shot,halves,pieces,tokens,graft",
 ) -> Iterable[Record]:
-    """Compute texts in every way that must not matter, and compare every byte.
+    """Compute texts in every way and compare every byte.
 
     Samples by lengths by threads by batch by splits: the logits of the last position and all pages
     of each run against one fresh pass. With --json every input and output digest. Texts follow

@@ -38,7 +38,7 @@ def create(
 
 
 def run(ctx: typer.Context, target: Target) -> Iterable[Record]:
-    """Run it here, grafted and afresh, and compare with what was expected.
+    """Run it here and compare with what was expected.
 
     Exit code 11 on any other digest, 7 on another engine.
     """
@@ -49,7 +49,7 @@ def run(ctx: typer.Context, target: Target) -> Iterable[Record]:
 
 
 def show(ctx: typer.Context, target: Target) -> Record:
-    """Show what a preregistration expects, and when it was logged."""
+    """Show what a preregistration expects."""
     from kvg.flow.prereg import show_prereg
 
     call = invocation(ctx)

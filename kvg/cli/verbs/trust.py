@@ -10,6 +10,16 @@ import typer
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
+Signers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key", metavar="K", help="A publisher's key that signs the change; may be repeated."
+    ),
+]
+Trusted = Annotated[
+    str, typer.Argument(metavar="KEY", help="A trusted key: its id, its file, or your own's name.")
+]
+
 
 def add(
     ctx: typer.Context,
@@ -23,10 +33,7 @@ def add(
             "--role", metavar="R", help="depositor, verifier or publisher; may be repeated."
         ),
     ] = None,
-    sign_with: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="K", help="A publisher's key that signs the change."),
-    ] = None,
+    sign_with: Signers = None,
 ) -> Record:
     """Trust a key in this store.
 
@@ -46,7 +53,78 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
     return trust_list(run.store, run.settings)
 
 
-COMMANDS = {"add": add, "list": list_}
+def remove(
+    ctx: typer.Context,
+    key: Trusted,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", metavar="R", help="Only this role; may be repeated."),
+    ] = None,
+    sign_with: Signers = None,
+) -> Record:
+    """Trust a key no longer, or not for a role.
+
+    What it signed counts no more, whenever it was signed; kvg trust revoke keeps the past. As many
+    publishers sign as were needed before, and as are needed after.
+    """
+    from kvg.flow.trust import trust_remove
+
+    run = invocation(ctx)
+    return trust_remove(run.store, run.settings, key, role or (), sign_with or ())
+
+
+def revoke(
+    ctx: typer.Context,
+    key: Trusted,
+    origin: Annotated[
+        str | None,
+        typer.Option("--origin", metavar="LOG", help="The log that says when; this store's."),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--size", metavar="N", min=0, help="Entries of that log that still count; all so far."
+        ),
+    ] = None,
+    sign_with: Signers = None,
+) -> Record:
+    """Let a key count only for what a log already holds.
+
+    Positions in a log decide, not clocks: what that log had included before N entries still
+    counts, and nothing after. Another publisher's key signs, and it is never taken back.
+    """
+    from kvg.flow.trust import trust_revoke
+
+    run = invocation(ctx)
+    signers = sign_with or ()
+    return trust_revoke(run.store, run.settings, key, signers, origin=origin, size=size)
+
+
+def threshold(
+    ctx: typer.Context,
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="ROLE=N", help="None: show what is needed now.")
+    ] = None,
+    sign_with: Signers = None,
+) -> Iterable[Record]:
+    """Show or set how many distinct keys a role needs.
+
+    verifier=2 asks of every graft that two trusted verifiers replayed the artifact and found every
+    page equal. publisher=2 asks for two signatures on every later change of trust.
+    """
+    from kvg.flow.trust import trust_threshold
+
+    run = invocation(ctx)
+    return trust_threshold(run.store, run.settings, wanted or (), sign_with or ())
+
+
+COMMANDS = {
+    "add": add,
+    "list": list_,
+    "remove": remove,
+    "revoke": revoke,
+    "threshold": threshold,
+}
 EXAMPLES = {
     "add": """
     $ kvg trust add colleague.pub
@@ -54,5 +132,18 @@ EXAMPLES = {
     """,
     "list": """
     $ kvg trust list -v
+    """,
+    "remove": """
+    $ kvg trust remove 5d31c0
+    $ kvg trust remove auditor.pub --role verifier
+    """,
+    "revoke": """
+    $ kvg trust revoke 5d31c0 --key spare
+    $ kvg trust revoke 5d31c0 --size 1204 --key spare
+    """,
+    "threshold": """
+    $ kvg trust threshold
+    $ kvg trust threshold verifier=2
+    $ kvg trust threshold publisher=2 --key work --key spare
     """,
 }

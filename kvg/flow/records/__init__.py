@@ -38,10 +38,16 @@ if TYPE_CHECKING:
         GateResult,
         MethodEntry,
     )
-    from kvg.flow.records.keys import KeyEntry, PublicText, TrustEntry, TrustSummary
+    from kvg.flow.records.keys import (
+        KeyEntry,
+        PublicText,
+        Revoked,
+        Threshold,
+        TrustEntry,
+        TrustSummary,
+    )
     from kvg.flow.records.models import DoctorCheck, DoctorSummary, ModelEntry
     from kvg.flow.records.prereg import (
-        ExpectedArtifact,
         Prereg,
         PreregSample,
         PreregSummary,
@@ -64,7 +70,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BenchSetup": "bench",
-    "ExpectedArtifact": "prereg",
     "Prereg": "prereg",
     "PreregSample": "prereg",
     "PreregSummary": "prereg",
@@ -112,7 +117,9 @@ _HOMES = {
     "ReplaySummary": "computed",
     "Stats": "upkeep",
     "Status": "status",
+    "Revoked": "keys",
     "TextPiece": "computed",
+    "Threshold": "keys",
     "TrustEntry": "keys",
     "Usage": "upkeep",
     "UsageSummary": "upkeep",
@@ -138,7 +145,6 @@ __all__ = [
     "ExactnessRow",
     "ExactnessRun",
     "ExactnessSummary",
-    "ExpectedArtifact",
     "FamilyEntry",
     "Finding",
     "GateKind",
@@ -173,7 +179,9 @@ __all__ = [
     "ReplaySummary",
     "Stats",
     "Status",
+    "Revoked",
     "TextPiece",
+    "Threshold",
     "TrustEntry",
     "Usage",
     "UsageSummary",

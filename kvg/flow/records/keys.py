@@ -34,7 +34,7 @@ class PublicText(Record):
 
 @frozen
 class TrustEntry(Record):
-    """A key that the store trusts, for ``roles``; ``name`` is that of the user's own key, if so."""
+    """A key that the store trusts for ``roles``, none: no longer; ``name``: of the user's own key."""
 
     type: ClassVar[str] = "trusted-key"
     keyid: str
@@ -42,6 +42,32 @@ class TrustEntry(Record):
     roles: tuple[str, ...]
     name: str | None
     revoked: bool
+
+
+@frozen
+class Revoked(Record):
+    """A key that counts only for what the log ``origin`` held before it had ``size`` entries.
+
+    ``version`` is that of the trust file.
+    """
+
+    type: ClassVar[str] = "revocation"
+    keyid: str
+    name: str | None
+    origin: str
+    size: int
+    version: int
+
+
+@frozen
+class Threshold(Record):
+    """How many distinct keys ``role`` needs, and how many are trusted for it."""
+
+    type: ClassVar[str] = "threshold"
+    role: str
+    needed: int
+    trusted: int
+    version: int
 
 
 @frozen

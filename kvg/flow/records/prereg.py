@@ -11,10 +11,9 @@ from kvg.flow.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedArtifact(Record):
+class ExpectedArtifact:
     """One artifact of a preregistration: inputs, model, engine, and how much is expected."""
 
-    type: ClassVar[str] = "expected-artifact"
     manifest: Digest
     model: Digest
     architecture: str
