@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -32,20 +32,28 @@ ATTENTION_NAME = "kvg_invariant"
 """What the transformers attention interface knows this attention by."""
 
 
+class AttentionShape(NamedTuple):
+    """What one attention layer computes: ``repeat`` query heads share each of ``kv_heads``."""
+
+    repeat: int
+    kv_heads: int
+    k_dim: int
+    v_dim: int
+    spec: AttentionSpec
+    has_sinks: bool
+
+
 @dataclass(frozen=True, slots=True)
 class TileMenu:
     """The tiles that were proved equal on this machine, largest first.
 
     ``linear``: rows, by (inputs, outputs) of a linear layer; ``attention``: positions, by the
-    shape of a layer (heads per key head, key heads, k_dim, v_dim, window). What is not there takes
-    the one tile that the others were compared with.
+    shape of a layer. What is not there takes the one tile that the others were compared with.
     """
 
     linear: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     attention: Mapping[AttentionShape, tuple[int, ...]] = field(default_factory=dict)
 
-
-AttentionShape: TypeAlias = tuple[int, int, int, int, int | None]
 
 _SHAPE_FREE = (SMALL_TILE,)
 _MATMULS = frozenset(
@@ -60,7 +68,8 @@ class Execution:
         self.cache = cache
         self.menu = menu
         self.masks: MaskCache = {}
-        self.specs: dict[int, AttentionSpec] = {}
+        self.shapes: dict[int, AttentionShape] = {}
+        """Of every attention layer that was called, by its own index."""
         self.inside = False
 
     @contextmanager
@@ -175,11 +184,13 @@ def attention_of_slots(
         window=sliding_window,
         softcap=softcap,
     )
-    execution.specs.setdefault(layer, spec)
+    heads, kv_heads = query.shape[1], key.shape[1]
+    shape = AttentionShape(
+        heads // kv_heads, kv_heads, key.shape[-1], value.shape[-1], spec, s_aux is not None
+    )
+    execution.shapes.setdefault(int(module.layer_idx), shape)  # type: ignore[arg-type]
     if isinstance(execution.cache, ShapeProbe):
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
-    heads, kv_heads = query.shape[1], key.shape[1]
-    shape = (heads // kv_heads, kv_heads, key.shape[-1], value.shape[-1], sliding_window)
     tiles = execution.menu.attention.get(shape, ())
     with execution.own_operators():
         rows = [

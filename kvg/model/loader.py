@@ -15,7 +15,13 @@ from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
-from kvg.model.invariant import ATTENTION_NAME, Execution, TileMenu, installed
+from kvg.model.invariant import (
+    ATTENTION_NAME,
+    AttentionShape,
+    Execution,
+    TileMenu,
+    installed,
+)
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
 
@@ -27,12 +33,14 @@ LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
 class LoadedModel:
     """A model in memory: its forward pass, what its layers cache, and how far it can reach.
 
-    ``window`` is the number of positions it was made for.
+    ``window`` is the number of positions it was made for. ``shapes`` are what its attention layers
+    compute, without repeats.
     """
 
     module: PreTrainedModel
     layers: tuple[LayerSpec, ...]
     groups: tuple[Group, ...]
+    shapes: tuple[AttentionShape, ...]
     dtype: str
     device: torch.device
     vocabulary: int
@@ -85,7 +93,7 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     check_config(config.to_dict(), what=what)
     module.set_attn_implementation(ATTENTION_NAME)
     use_invariant_experts(module, EXPERTS_NAME)
-    layers = probe_layers(module, where)
+    layers, shapes = probe_layers(module, where)
     module.set_attn_implementation(attention)
     if attention != ATTENTION_NAME:
         use_invariant_experts(module, "eager")
@@ -93,6 +101,7 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
         module=module,
         layers=layers,
         groups=group_layers(layers),
+        shapes=shapes,
         dtype=dtype_name(module.dtype),
         device=where,
         vocabulary=int(config.vocab_size),
@@ -139,14 +148,16 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
         )
 
 
-def probe_layers(module: PreTrainedModel, device: torch.device) -> tuple[LayerSpec, ...]:
-    """What each layer caches, seen in one forward pass over one token."""
+def probe_layers(
+    module: PreTrainedModel, device: torch.device
+) -> tuple[tuple[LayerSpec, ...], tuple[AttentionShape, ...]]:
+    """What each layer caches and what attention computes, seen in one pass over one token."""
     cache = ShapeProbe()
     execution = Execution(cache, TileMenu())
     zero = torch.zeros(1, 1, dtype=torch.long, device=device)
     with torch.inference_mode(), installed(execution):
         _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))
-    return tuple(
+    layers = tuple(
         LayerSpec(
             index=index,
             kind="attention",
@@ -154,10 +165,11 @@ def probe_layers(module: PreTrainedModel, device: torch.device) -> tuple[LayerSp
             k_dim=k_dim,
             v_dim=v_dim,
             dtype=dtype_name(dtype),
-            window=execution.specs[index].window,
+            window=execution.shapes[index].spec.window,
         )
         for index, (kv_heads, k_dim, v_dim, dtype) in sorted(cache.shapes.items())
     )
+    return layers, tuple(dict.fromkeys(execution.shapes.values()))
 
 
 def eos_ids(module: PreTrainedModel) -> frozenset[int]:

@@ -1,8 +1,9 @@
 """The self-check: which tiles agree on this machine, and that the whole model ignores the rest.
 
 Nothing about a machine is assumed. Tile sizes are compared bit for bit with one that is safe, on
-the model's own shapes, with one thread and with all; a tile that differs is not used. Then the
-whole model runs over a few tokens in every way that must not matter.
+the model's own shapes, with one thread and with all, on inputs that cancel (``cancelling``): a tile
+that differs is not used. Then the whole model runs over a few tokens in every way that must not
+matter.
 """
 
 from __future__ import annotations
@@ -15,24 +16,22 @@ from torch.nn import functional
 
 from kvg.digest import shake256
 from kvg.errors import Incompatible
+from kvg.model.cancelling import attention_inputs, linear_inputs
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.invariant import AttentionShape, TileMenu
 from kvg.model.probe import (
     LinearShape,
-    attention_inputs,
-    heads_per_key,
     linear_shapes,
     made_input,
     one_thread,
     same_bits,
 )
-from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention, rows_per_tile, tile_menu
+from kvg_kernels.attention import BLOCK_TOKENS, attention, rows_per_tile, tile_menu
 from kvg_kernels.linear import SMALL_TILE, TILES
 
 if TYPE_CHECKING:
     from kvg.model.loader import LoadedModel
     from kvg.model.session import Session
-    from kvg.objects.manifest import Group
 
 CHECK_FLOPS = 2.5e9
 """A row tile is tried on a layer only where one call costs less than this; others are not used."""
@@ -52,16 +51,15 @@ def prove_tiles(model: LoadedModel) -> TileMenu:
     """
     return TileMenu(
         linear={(s.n_in, s.n_out): _linear_tiles(model, s) for s in linear_shapes(model)},
-        attention=dict(_attention_tiles(model, group) for group in model.groups),
+        attention={shape: _attention_tiles(model, shape) for shape in model.shapes},
     )
 
 
 def _linear_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
     dtype = TORCH_DTYPES[model.dtype]
-    weight = made_input("weight", (shape.n_out, shape.n_in), dtype)
     tried = [t for t in TILES if 2.0 * t * shape.n_in * shape.n_out <= CHECK_FLOPS]
     n_rows = SMALL_TILE if shape.n_in * shape.n_out >= BIG_LAYER else CHECK_ROWS
-    x = made_input("rows", (max([n_rows, *tried]), shape.n_in), dtype)
+    x, weight = linear_inputs(shape.n_in, shape.n_out, max([n_rows, *tried]), dtype)
 
     def rows(tile: int) -> torch.Tensor:
         parts = range(0, max(n_rows, tile), tile)
@@ -72,27 +70,39 @@ def _linear_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
     return _agreeing(rows, tried, SMALL_TILE, what)
 
 
-def _attention_tiles(model: LoadedModel, group: Group) -> tuple[AttentionShape, tuple[int, ...]]:
-    repeat = heads_per_key(model, group)
-    shape = (repeat, group.kv_heads, group.k_dim, group.v_dim, group.window)
-    query, keys, values = attention_inputs(
-        group, repeat, TORCH_DTYPES[model.dtype], n_tokens=BLOCK_TOKENS, n_blocks=CHECK_BLOCKS
-    )
-    spec = AttentionSpec(scale=group.k_dim**-0.5, window=group.window)
+def _attention_tiles(model: LoadedModel, shape: AttentionShape) -> tuple[int, ...]:
+    dtype = TORCH_DTYPES[model.dtype]
     start = (CHECK_BLOCKS - 1) * BLOCK_TOKENS
+    inputs = attention_inputs(shape, dtype, n_tokens=BLOCK_TOKENS, n_blocks=CHECK_BLOCKS)
+    heads = shape.kv_heads * shape.repeat
+    sinks = made_input("sinks", (heads,), dtype) if shape.has_sinks else None
+
+    def together(tile: int) -> torch.Tensor:
+        return torch.cat(
+            [
+                attention(query, keys, values, start, shape.spec, sinks=sinks, tiles=(tile,))
+                for query, keys, values in inputs
+            ],
+            1,
+        )
 
     def rows(tile: int) -> torch.Tensor:
         """All tiles of a block in one call but the last, which gets a call of its own."""
-        whole = attention(query, keys, values, start, spec, tiles=(tile,))
+        whole = together(tile)
         first = start + BLOCK_TOKENS - tile
-        last = attention(query[:, -tile:], keys, values, first, spec, tiles=(tile,))
-        return torch.cat([whole[:, :-tile], last], 1)
+        for number, (query, keys, values) in enumerate(inputs, 1):
+            end = number * BLOCK_TOKENS
+            whole[:, end - tile : end] = attention(
+                query[:, -tile:], keys, values, first, shape.spec, sinks=sinks, tiles=(tile,)
+            )
+        return whole
 
-    what = f"attention of group {group.name} in {model.dtype}"
-    safe = rows_per_tile(repeat)
-    if not same_bits(attention(query, keys, values, start, spec, tiles=(safe,)), rows(safe)):
+    reach = f"window {shape.spec.window}" if shape.spec.window else "no window"
+    what = f"attention of {heads} heads of {shape.k_dim}, {reach}, in {model.dtype}"
+    safe = rows_per_tile(shape.repeat)
+    if not same_bits(together(safe), rows(safe)):
         raise Incompatible(f"self-check: {what} depends on how its queries are split", hint=HINT)
-    return shape, _agreeing(rows, tile_menu(repeat), safe, what)
+    return _agreeing(rows, tile_menu(shape.repeat), safe, what)
 
 
 def _agreeing(

@@ -1,0 +1,87 @@
+"""Inputs whose exact results are zero, so that what comes out is rounding and nothing else.
+
+A sum in another order differs by about one part in 10^7, which a result in bf16 (three digits)
+hides all but a few times in ten thousand. Where terms come in pairs that cancel, at places that
+follow from a label, the exact sum is zero: every element of the result is the rounding of that one
+order, and two orders that differ do so nearly everywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from kvg.digest import shake256
+from kvg.model.invariant import AttentionShape
+from kvg.model.probe import PROBE_VERSION, made_input
+from kvg_kernels.alignment import aligned
+from kvg_kernels.attention import BLOCK_TOKENS
+
+REPEATED_ROWS = 256
+"""Rows drawn of a weight; larger ones repeat them."""
+PAIRED_KEYS = 16
+"""Keys whose values cancel lie within so many positions."""
+SPARSE = 4
+"""One of so many runs of keys has values at all, so that few queries see a part of one only."""
+LOUD = {torch.bfloat16: 2.0**18, torch.float32: 2.0**18, torch.float16: 2.0**12}
+"""Factor by which queries are scaled, exactly, so that rounding of the scores moves the weights."""
+
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query ``[H, T, Dk]``, keys ``[G, L, Dk]`` and values ``[G, L, Dv]``."""
+
+
+def linear_inputs(
+    n_in: int, n_out: int, n_rows: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows ``[n_rows, n_in]`` and a weight ``[n_out, n_in]``: their exact product is zero."""
+    drawn = min(n_out, REPEATED_ROWS)
+    weight = _paired("weight", (drawn, n_in), dtype, sign=-1)
+    whole = weight.repeat(-(-n_out // drawn), 1)[:n_out]
+    return _paired("rows", (n_rows, n_in), dtype, sign=1), aligned(whole.contiguous())
+
+
+def attention_inputs(
+    shape: AttentionShape, dtype: torch.dtype, *, n_tokens: int, n_blocks: int
+) -> tuple[Inputs, Inputs]:
+    """Inputs whose values cancel under equal weights, and inputs whose scores cancel."""
+    n_keys = n_blocks * BLOCK_TOKENS
+    heads = shape.kv_heads * shape.repeat
+    keys, values = (shape.kv_heads, n_keys, shape.k_dim), (shape.kv_heads, n_keys, shape.v_dim)
+    queries = (heads, n_tokens, shape.k_dim)
+    runs = torch.arange(n_keys) // PAIRED_KEYS % SPARSE == 1
+    silent = (
+        made_input("query", queries, dtype) * 4,
+        _paired_runs("keys", keys, dtype, sign=1),
+        aligned(_paired_runs("values", values, dtype, sign=-1) * runs.unsqueeze(-1)),
+    )
+    loud = (
+        _paired("loud query", queries, dtype, sign=1) * LOUD[dtype],
+        _paired("loud keys", keys, dtype, sign=-1),
+        made_input("loud values", values, dtype),
+    )
+    return silent, loud
+
+
+def _paired(label: str, shape: tuple[int, ...], dtype: torch.dtype, *, sign: int) -> torch.Tensor:
+    """Each element of a row has a partner of the same size; an odd one out is zero."""
+    half = made_input(f"paired {label}", (*shape[:-1], shape[-1] // 2), dtype)
+    left = half.new_zeros(*shape[:-1], shape[-1] % 2)
+    return aligned(torch.cat([half, sign * half, left], -1)[..., _order(shape[-1])].contiguous())
+
+
+def _paired_runs(
+    label: str, shape: tuple[int, int, int], dtype: torch.dtype, *, sign: int
+) -> torch.Tensor:
+    """Each position has a partner of the same size within its run of ``PAIRED_KEYS``."""
+    groups, n_keys, dim = shape
+    half = made_input(
+        f"paired {label}", (groups, n_keys // PAIRED_KEYS, PAIRED_KEYS // 2, dim), dtype
+    )
+    whole = torch.cat([half, sign * half], 2)[:, :, _order(PAIRED_KEYS)]
+    return aligned(whole.reshape(shape))
+
+
+def _order(n: int) -> torch.Tensor:
+    """One order of n things, the same everywhere."""
+    noise = bytearray(shake256(f"{PROBE_VERSION} order {n}".encode(), 4 * n))
+    words = torch.frombuffer(noise, dtype=torch.int32)
+    return torch.argsort(words, stable=True)

@@ -1,0 +1,163 @@
+"""Every architecture that caches keys and values is exact; every other one is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+
+from kvg.errors import Incompatible
+from kvg.model.dtypes import TORCH_DTYPES
+from kvg.model.exactness import SPLITS, made_ids, reference_run, varied_run
+from kvg.model.loader import LoadedModel, adopt_model
+from kvg.model.opening import session_of
+from tests import models
+
+LENGTHS = (258, 530)
+WINDOW = 100
+TINY = {
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "pad_token_id": 0,
+}
+EXPERTS = {"num_experts_per_tok": 2}
+HALF = ["sliding_attention", "full_attention"] * 2
+
+
+def _made(name: str, **more: object) -> Callable[[], PreTrainedConfig]:
+    def config() -> PreTrainedConfig:
+        kind = getattr(transformers, f"{name}Config", None)
+        if kind is None:
+            pytest.skip(f"{name}: this transformers {transformers.__version__} does not know it")
+        return kind(**{**TINY, **more})
+
+    return config
+
+
+def _gemma4(**more: object) -> Callable[[], PreTrainedConfig]:
+    """Two head sizes, per-layer inputs, and last layers that share the keys of earlier ones."""
+    own = {
+        "num_hidden_layers": 6,
+        "head_dim": 16,
+        "global_head_dim": 32,
+        "sliding_window": WINDOW,
+        "vocab_size_per_layer_input": 128,
+        "hidden_size_per_layer_input": 8,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+    }
+    return _made("Gemma4Text", **{**own, **more})
+
+
+MOE = {"num_experts": 4, "moe_intermediate_size": 32}
+EXACT: dict[str, Callable[[], PreTrainedConfig]] = {
+    "Llama": _made("Llama"),
+    "Mistral": _made("Mistral", sliding_window=WINDOW),
+    "Qwen2": _made("Qwen2"),
+    "Qwen3": _made("Qwen3", head_dim=16),
+    "Qwen3-MoE": _made("Qwen3Moe", head_dim=16, **MOE, **EXPERTS),
+    "Mixtral": _made("Mixtral", num_local_experts=4),
+    "Phi-3": _made("Phi3", partial_rotary_factor=0.5),
+    "Gemma 2": _made("Gemma2", head_dim=16, sliding_window=WINDOW, layer_types=HALF),
+    "Gemma 3": _made("Gemma3Text", head_dim=16, sliding_window=WINDOW, layer_types=HALF),
+    "Gemma 4": _gemma4(),
+    "Gemma 4 MoE": _gemma4(enable_moe_block=True, top_k_experts=2, **MOE),
+    "gpt-oss": _made(
+        "GptOss", head_dim=16, num_local_experts=4, sliding_window=WINDOW, layer_types=HALF
+    ),
+}
+DEEPSEEK = {
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+}
+REFUSED: dict[str, tuple[Callable[[], PreTrainedConfig], str]] = {
+    "Mamba": (_made("Mamba", state_size=8), "state|cache|attention"),
+    "Jamba": (_made("Jamba", num_experts=2), "layers of type|state"),
+    "Qwen3-Next": (_made("Qwen3Next"), "layers of type linear_attention"),
+    "Llama 4": (_made("Llama4Text"), "chunked_attention"),
+    "DeepSeek": (_made("DeepseekV3", **DEEPSEEK), "latent attention"),
+}
+
+
+def load(config: PreTrainedConfig, dtype: str, what: str) -> LoadedModel:
+    """A random model of ``config``, its weights large enough that attention decides something."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = AutoModelForCausalLM.from_config(config, dtype=TORCH_DTYPES[dtype])
+        for parameter in module.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.15)
+    return adopt_model(module, device="cpu", attention="kvg_invariant", what=what)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with models.threads(1):
+        yield
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_in_every_split_batch_and_graft(name: str, dtype: str) -> None:
+    session = session_of(load(EXACT[name](), dtype, name), schedule=None)
+    texts = [made_ids(n, n, session.model.vocabulary) for n in LENGTHS]
+    fresh = [reference_run(session, text) for text in texts]
+    expected = tuple(outcome for outcome, _ in fresh)
+    assert expected[0] != expected[1]
+    for split in SPLITS:
+        pages = [held for _, held in fresh]
+        assert varied_run(session, texts, pages, split=split, threads=1) == expected, split
+
+
+def test_gemma_4_shares_keys_and_mixes_head_sizes() -> None:
+    model = load(EXACT["Gemma 4"](), "BF16", "Gemma 4")
+    assert [(g.name, g.layers, g.k_dim, g.window) for g in model.groups] == [
+        (f"sliding-{WINDOW}", (0, 1, 3), 16, WINDOW),
+        ("full", (2,), 32, None),
+    ]
+
+
+def test_soft_caps_and_sinks_change_the_logits() -> None:
+    """They are computed, not passed over."""
+    for name, change in (
+        ("Gemma 2", {"attn_logit_softcapping": 0.5}),
+        ("Gemma 2", {"final_logit_softcapping": 0.5}),
+    ):
+        config = EXACT[name]()
+        base = reference_run(session_of(load(config, "F32", name), schedule=None), [5, 9, 7])
+        for key, value in change.items():
+            setattr(config, key, value)
+        other = reference_run(session_of(load(config, "F32", name), schedule=None), [5, 9, 7])
+        assert base[0].logits != other[0].logits
+    model = load(EXACT["gpt-oss"](), "F32", "gpt-oss")
+    session = session_of(model, schedule=None)
+    base = reference_run(session, [5, 9, 7])
+    with torch.no_grad():
+        model.module.model.layers[0].self_attn.sinks.add_(3.0)
+    assert reference_run(session, [5, 9, 7])[0].logits != base[0].logits
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_attention_is_refused_by_name(name: str) -> None:
+    config, reason = REFUSED[name]
+    with pytest.raises(Incompatible, match=reason) as caught:
+        load(config(), "BF16", name)
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert name in said or "the model asks its cache" in said
