@@ -137,6 +137,10 @@ class TrustFile:
             item.origin == origin and index < item.size for item in found
         )
 
+    def governors(self) -> tuple[PublicKey, ...]:
+        """The publishers that are not revoked: the keys that sign the next version."""
+        return tuple(key for key in self.keys_for(PUBLISHER) if not self.revocations(key.keyid))
+
     # Each of the following gives the next version, unsigned.
 
     def with_key(self, public: PublicKey, roles: Iterable[str]) -> TrustFile:
@@ -208,7 +212,7 @@ class TrustFile:
             revoked=self.revoked if revoked is None else revoked,
             signatures=(),
         )
-        if len(_governors(made)) < made.threshold(PUBLISHER):
+        if len(made.governors()) < made.threshold(PUBLISHER):
             raise UsageError(
                 "too few publishers would be left to sign the trust file",
                 hint="kvg trust add KEY --role publisher",
@@ -257,6 +261,15 @@ def check_succession(old: TrustFile, new: TrustFile, *, what: str = "trust.json"
         _check_signed(new, trust, what=what)
 
 
+def is_succession(old: TrustFile, new: TrustFile) -> bool:
+    """Whether ``new``, with the signatures that it bears, is the version that may follow."""
+    try:
+        check_succession(old, new)
+    except Untrusted:
+        return False
+    return True
+
+
 def check_signed(trust: TrustFile, *, what: str = "trust.json") -> None:
     """Raise ``Untrusted`` unless ``trust`` bears the signatures that it asks for itself."""
     if trust.version == 1:
@@ -267,19 +280,16 @@ def check_signed(trust: TrustFile, *, what: str = "trust.json") -> None:
 
 def _check_signed(new: TrustFile, by: TrustFile, *, what: str) -> None:
     """Raise ``Untrusted`` unless the publishers of ``by`` signed ``new``; revoked ones do not."""
-    allowed = [key for key in _governors(by) if not new.revocations(key.keyid)]
+    allowed = [key for key in by.governors() if not new.revocations(key.keyid)]
     found = _signed_by(new, allowed)
     needed = by.threshold(PUBLISHER)
     if len(found) < needed:
         raise Untrusted(
             f"{what}: version {new.version} is signed by {len(found)} of the {needed} publishers "
             f"that version {by.version} asks for",
-            hint="sign it with a trusted publisher's key: --key NAME",
+            hint="bring the other publishers' keys together: kvg key import NAME FILE, then "
+            "--key NAME for each of them",
         )
-
-
-def _governors(trust: TrustFile) -> tuple[PublicKey, ...]:
-    return tuple(key for key in trust.keys_for(PUBLISHER) if not trust.revocations(key.keyid))
 
 
 def _revoked(trust: TrustFile) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvg.verify.artifact import verify_artifact
+    from kvg.verify.artifact import verify_artifact, verify_to_replay
     from kvg.verify.check import (
         ArtifactCheck,
         Finding,
@@ -36,6 +36,7 @@ _HOMES = {
     "judge": "kvg.verify.judgement",
     "required_gates": "kvg.verify.judgement",
     "verify_artifact": "kvg.verify.artifact",
+    "verify_to_replay": "kvg.verify.artifact",
 }
 
 __all__ = (
@@ -52,6 +53,7 @@ __all__ = (
     "judge",
     "required_gates",
     "verify_artifact",
+    "verify_to_replay",
 )
 
 

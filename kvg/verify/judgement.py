@@ -6,7 +6,7 @@ Rules:
 - a signature counts if a trusted key made it, over a statement about this very manifest, and the
   key was not revoked before that position in the log;
 - distinct depositors' keys over all provenance statements meet the depositor's threshold;
-- distinct verifiers' keys over all passed replays meet the verifier's;
+- distinct verifiers' keys over all replays that passed on every page meet the verifier's;
 - a gate passed if a depositor or a verifier says so, and a trusted ``FAILED`` blocks;
 - statements of kinds that this kvg does not know, and those of unknown keys, count for nothing.
 
@@ -15,6 +15,7 @@ What this does **not** do: it reads no page, and can't say whether the pages are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ REPLAY = "replay"
 SEEDS = "seeds"
 PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", "consistency")}
 """Names that stand for several requirements; ``|`` separates alternatives."""
+
+_PAGES = re.compile(r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})", re.ASCII)
+"""How a replay says how many pages were equal."""
 
 REQUIRE_KEY = "deposit.require"
 MAX_ENVELOPE_BYTES = 16 << 20
@@ -79,6 +83,17 @@ class Judgement:
 
     def check_signed(self, trust: TrustFile, *, what: str) -> None:
         """Raise ``Untrusted`` unless the thresholds are met and no trusted key says FAILED."""
+        self.check_deposited(trust, what=what)
+        self._check_replayed(trust, what=what)
+        self._check_none_failed(self.failed, what=what)
+
+    def check_replayable(self, trust: TrustFile, *, what: str) -> None:
+        """As ``check_signed`` but for what a replay says, which another one is there to settle."""
+        self.check_deposited(trust, what=what)
+        self._check_none_failed([gate for gate in self.failed if gate != REPLAY], what=what)
+
+    def check_deposited(self, trust: TrustFile, *, what: str) -> None:
+        """Raise ``Untrusted`` unless enough trusted depositors signed."""
         needed = trust.threshold(DEPOSITOR)
         if len(self.depositors) < needed:
             raise Untrusted(
@@ -86,15 +101,19 @@ class Judgement:
                 f"{self._told()}",
                 hint=self._hint(),
             )
+
+    def _check_replayed(self, trust: TrustFile, *, what: str) -> None:
         needed = trust.threshold(VERIFIER)
         if len(self.verifiers) < needed:
             raise Untrusted(
                 f"{what}: replayed by {len(self.verifiers)} of {needed} trusted verifiers needed",
                 hint=f"kvg replay {what} --sign",
             )
-        if self.failed:
+
+    def _check_none_failed(self, failed: Sequence[str], *, what: str) -> None:
+        if failed:
             raise Untrusted(
-                f"{what}: a trusted key says that {', '.join(self.failed)} failed",
+                f"{what}: a trusted key says that {', '.join(failed)} failed",
                 hint=f"kvg show {what}",
             )
 
@@ -211,7 +230,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         elif by & (depositor_ids | verifier_ids):
             resources += [*predicate.configuration, *predicate.evidence]
             _sort(predicate, passed, failed)
-            if predicate.gate == REPLAY and predicate.result == PASSED:
+            if is_whole_replay(predicate):
                 verifiers |= by & verifier_ids
     return Judgement(
         tuple(sorted(depositors)),
@@ -222,6 +241,14 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         tuple(resources),
         tuple(opened),
     )
+
+
+def is_whole_replay(outcome: TestResult) -> bool:
+    """Whether ``outcome`` is a replay that passed and says that every page was equal."""
+    if outcome.gate != REPLAY or outcome.result != PASSED:
+        return False
+    counts = [_PAGES.fullmatch(item.name) for item in outcome.configuration]
+    return any(found is not None and found[1] == found[2] for found in counts)
 
 
 def _sort(outcome: TestResult, passed: set[str], failed: set[str]) -> None:

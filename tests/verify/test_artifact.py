@@ -24,7 +24,7 @@ from kvg.signing.dsse import sign_envelope
 from kvg.signing.keys import PrivateKey
 from kvg.store import Store
 from kvg.trust import DEPOSITOR, VERIFIER, Revocation, sign_trust
-from kvg.verify import is_gate_met, judge, required_gates, verify_artifact
+from kvg.verify import is_gate_met, judge, required_gates, verify_artifact, verify_to_replay
 from tests import artifacts as a
 
 ALICE, BOB, CAROL = (a.key_of(name) for name in ("alice", "bob", "carol"))
@@ -32,6 +32,11 @@ ALICE, BOB, CAROL = (a.key_of(name) for name in ("alice", "bob", "carol"))
 
 def gate(name: str, result: Result = PASSED) -> TestResult:
     return TestResult(result, name, evidence=(Resource("log", sha256(b"evidence")),))
+
+
+def replayed(pages: str = "pages 6 of 6") -> TestResult:
+    """What ``kvg replay --sign`` attests of a run that found all equal."""
+    return TestResult(PASSED, "replay", configuration=(Resource(pages),))
 
 
 def trusted(store: Store, key: PrivateKey, roles: Sequence[str]) -> None:
@@ -200,9 +205,39 @@ def test_verifiers_are_counted(tmp_path: Path) -> None:
     for who in (BOB, CAROL):
         with pytest.raises(Untrusted, match="of 2 trusted verifiers"):
             verify_artifact(store, made.digest)
-        say(store, who, made.digest, gate("replay"))
+        say(store, who, made.digest, replayed())
+        verify_to_replay(store, made.digest)
     verify_artifact(store, made.digest)
     assert len(judge(store, made.digest, what="it").verifiers) == 2
+
+
+def test_a_replay_of_some_pages_is_no_verifiers_word(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    trusted(store, BOB, [VERIFIER])
+    store.set_trust(sign_trust(store.trust.with_threshold(VERIFIER, 1), [ALICE]))
+    made = a.deposit(store, key)
+    for said in (gate("replay"), replayed("pages 5 of 6"), replayed("pages 0 of 0")):
+        say(store, BOB, made.digest, said)
+        with pytest.raises(Untrusted, match="0 of 1 trusted verifiers"):
+            verify_artifact(store, made.digest)
+    say(store, key, made.digest, replayed())  # a depositor is no verifier
+    with pytest.raises(Untrusted, match="0 of 1 trusted verifiers"):
+        verify_artifact(store, made.digest)
+    say(store, BOB, made.digest, replayed())
+    verify_artifact(store, made.digest)
+
+
+def test_a_failed_replay_may_be_replayed_again_but_not_answered_from(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    trusted(store, BOB, [VERIFIER])
+    made = a.deposit(store, key)
+    say(store, BOB, made.digest, gate("replay", FAILED))
+    with pytest.raises(Untrusted, match="replay failed"):
+        verify_artifact(store, made.digest)
+    verify_to_replay(store, made.digest)
+    say(store, BOB, made.digest, gate("test", FAILED))
+    with pytest.raises(Untrusted, match="test failed"):
+        verify_to_replay(store, made.digest)
 
 
 def test_nobody_is_trusted_by_default(tmp_path: Path) -> None:

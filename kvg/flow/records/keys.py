@@ -34,7 +34,10 @@ class PublicText(Record):
 
 @frozen
 class TrustEntry(Record):
-    """A key that the store trusts for ``roles``, none: no longer; ``name``: of the user's own key."""
+    """A key that the store trusts for ``roles``; with none, no longer.
+
+    ``name`` is that of the user's own key, if it is one.
+    """
 
     type: ClassVar[str] = "trusted-key"
     keyid: str
