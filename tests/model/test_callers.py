@@ -1,0 +1,127 @@
+"""Sessions as they are used: slots side by side, threads of callers, state built by decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from kvg.digest import Digest, sha256
+from kvg.model.dtypes import tensor_digest
+from kvg.model.exactness import captured
+from kvg.model.session import Session, Slot, lowest_maximum
+from tests import models
+from tests.model.test_invariant import text_ids
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with models.threads(1):
+        yield
+
+
+def page_digests(session: Session, slot: Slot) -> list[tuple[str, int, int, Digest]]:
+    return [
+        (page.group.name, page.start, page.end, sha256(page.raw))
+        for page in captured(session, slot)
+    ]
+
+
+def written(session: Session, slot: Slot, first: torch.Tensor, n: int) -> tuple[list[int], Digest]:
+    """What the model writes greedily, one token at a time, and the digest of its last logits."""
+    logits, ids = first, []
+    for _ in range(n):
+        ids.append(lowest_maximum(logits))
+        logits = session.run(slot, ids[-1:], [0])[0]
+    return ids, tensor_digest(logits)
+
+
+@pytest.mark.parametrize("family", models.FAMILIES)
+def test_decoded_state_equals_prefilled_state_page_by_page(
+    tiny: dict[str, Path], family: str
+) -> None:
+    session = models.session(tiny[family])
+    ids = text_ids(300)
+    decoded = session.slot()
+    for token in ids:
+        session.run(decoded, [token], [])
+    prefilled = session.slot()
+    session.prefill(prefilled, ids)
+    assert page_digests(session, decoded) == page_digests(session, prefilled)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_written_text_is_kept_as_if_it_had_been_read(tiny: dict[str, Path], family: str) -> None:
+    session = models.session(tiny[family])
+    ids = text_ids(250)
+    slot = session.slot()
+    first = session.run(slot, ids, [len(ids) - 1])[0]
+    more, last = written(session, slot, first, 20)
+    read = session.slot()
+    again = session.run(read, [*ids, *more], [len(ids) + len(more) - 1])[0]
+    assert tensor_digest(again) == last
+    assert page_digests(session, read) == page_digests(session, slot)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_two_slots_at_once_with_different_lengths(tiny: dict[str, Path], family: str) -> None:
+    session = models.session(tiny[family])
+    texts = [text_ids(513), text_ids(41)[::-1]]
+    alone = []
+    for text in texts:
+        slot = session.slot()
+        first = session.run(slot, text, [len(text) - 1])[0]
+        alone.append((*written(session, slot, first, 12), page_digests(session, slot)))
+    slots = [session.slot() for _ in texts]
+    out = session.run_batch(slots, texts, [len(text) - 1 for text in texts])
+    logits = [out[row, row] for row in range(2)]
+    ids: list[list[int]] = [[], []]
+    for _ in range(12):
+        for row in range(2):
+            ids[row].append(lowest_maximum(logits[row]))
+        out = session.run_batch(slots, [row[-1:] for row in ids], [0])
+        logits = [out[row, 0] for row in range(2)]
+    for row, expected in enumerate(alone):
+        found = (ids[row], tensor_digest(logits[row]), page_digests(session, slots[row]))
+        assert found == expected
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_eight_threads_of_callers_on_one_session(tiny: dict[str, Path], family: str) -> None:
+    session = models.session(tiny[family])
+    shared = session.slot()
+    session.run(shared, text_ids(200), [])
+
+    def call(number: int) -> tuple[list[int], Digest, list[tuple[str, int, int, Digest]]]:
+        if number % 2:
+            slot, text = session.fork(shared), text_ids(40 + number)
+        else:
+            slot, text = session.slot(), text_ids(300 - 7 * number)
+        first = session.run(slot, text, [len(text) - 1])[0]
+        ids, last = written(session, slot, first, 10)
+        return ids, last, page_digests(session, slot)
+
+    expected = [call(number) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(call, range(8))) == expected
+    x = torch.ones(2, 3)
+    assert torch.equal(x @ x.T, torch.full((2, 2), 3.0))
+
+
+def test_a_thread_that_fails_disturbs_no_other(tiny: dict[str, Path]) -> None:
+    session = models.session(tiny["llama"])
+    ids = text_ids(120)
+    expected = tensor_digest(session.run(session.slot(), ids, [119])[0])
+
+    def call(number: int) -> Digest | None:
+        if number % 2:
+            with pytest.raises(IndexError):
+                session.run(session.slot(), [models.VOCABULARY + 5], [0])
+            return None
+        return tensor_digest(session.run(session.slot(), ids, [119])[0])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(call, range(8))) == [expected, None] * 4
