@@ -1,0 +1,279 @@
+"""The machinery broken on purpose: the self-check or a witness catches each way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+import kvg_kernels.alignment
+from kvg.errors import Incompatible
+from kvg.flow.deposit import deposit
+from kvg.flow.requests import DepositRequest
+from kvg.model import cancelling, invariant, opening, probe, selfcheck
+from kvg.model.loader import LoadedModel
+from kvg.model.session import Session
+from kvg.verify import verify_artifact
+from kvg_kernels.attention import AttentionSpec, attention
+from tests import models
+
+Patch = pytest.MonkeyPatch
+UNALIGNED_BYTES = 8
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with models.threads(1):
+        yield
+
+
+@pytest.fixture(params=["llama", "gemma3"])
+def model(request: pytest.FixtureRequest, tiny: dict[str, Path]) -> LoadedModel:
+    return models.load(tiny[request.param], "F32")
+
+
+def refuses(model: LoadedModel) -> None:
+    with pytest.raises(Incompatible, match="self-check"):
+        opening.session_of(model, schedule=None)
+
+
+def plain_attention(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    start: int,
+    spec: AttentionSpec,
+    **_: object,
+) -> torch.Tensor:
+    """Stock attention over exactly the keys that there are: its shapes follow the call."""
+    end = start + query.shape[1]
+    at, key = torch.arange(start, end).unsqueeze(1), torch.arange(end)
+    seen = key <= at
+    if spec.window is not None:
+        seen &= key > at - spec.window
+    repeat = query.shape[0] // keys.shape[0]
+    out = functional.scaled_dot_product_attention(
+        query.unsqueeze(0),
+        keys[:, :end].repeat_interleave(repeat, 0).unsqueeze(0),
+        values[:, :end].repeat_interleave(repeat, 0).unsqueeze(0),
+        attn_mask=seen,
+        scale=spec.scale,
+    )
+    return out[0]
+
+
+def test_stock_attention_is_caught(model: LoadedModel, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(invariant, "attention", plain_attention)
+    refuses(model)
+
+
+def test_split_keys_are_caught(model: LoadedModel, monkeypatch: Patch) -> None:
+    """Split-K: a decode step that sums its keys in two halves and joins them."""
+
+    def split(
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        start: int,
+        spec: AttentionSpec,
+        **more: object,
+    ) -> torch.Tensor:
+        if query.shape[1] > 1:
+            return attention(query, keys, values, start, spec, **more)  # type: ignore[arg-type]
+        repeat = query.shape[0] // keys.shape[0]
+        wide = keys[:, : start + 1].repeat_interleave(repeat, 0)
+        scores = (query @ wide.transpose(1, 2)) * spec.scale
+        weights = (scores - scores.amax(-1, keepdim=True)).exp()
+        held = values[:, : start + 1].repeat_interleave(repeat, 0)
+        half = (start + 1) // 2
+        parts = weights[..., :half] @ held[:, :half], weights[..., half:] @ held[:, half:]
+        return (parts[0] + parts[1]) / weights.sum(-1, keepdim=True)
+
+    monkeypatch.setattr(invariant, "attention", split)
+    refuses(model)
+
+
+def test_stock_linear_is_caught(model: LoadedModel, monkeypatch: Patch) -> None:
+    """A single row takes another path through the library."""
+    monkeypatch.setattr(
+        invariant, "linear", lambda x, weight, bias, *, tiles: functional.linear(x, weight, bias)
+    )
+    refuses(model)
+
+
+def test_stock_pointwise_is_caught(model: LoadedModel, monkeypatch: Patch) -> None:
+    """Elements left over from whole vectors are rounded by other code."""
+    x = probe.made_input("pointwise", (1, 1021), torch.float32) * 8
+    used = (torch.cos, torch.sin, functional.silu, functional.gelu)
+    if all(torch.equal(invariant.pointwise(op, x)[:, 1:], op(x[:, 1:].clone())) for op in used):
+        pytest.skip("this machine rounds cos, sin, silu and gelu alike in vectors and after them")
+    monkeypatch.setattr(invariant, "pointwise", lambda op, x: op(x))
+    refuses(model)
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_a_tile_that_sums_in_another_order_is_not_used(
+    tiny: dict[str, Path], dtype: str, monkeypatch: Patch
+) -> None:
+    """Tiles of 64 positions see their keys from the last block to the first."""
+
+    def swapped(
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        start: int,
+        spec: AttentionSpec,
+        *,
+        sinks: torch.Tensor | None,
+        tiles: Sequence[int],
+    ) -> torch.Tensor:
+        out = attention(query, keys, values, start, spec, sinks=sinks, tiles=tiles)
+        if tiles != (64,):
+            return out
+        end = start + query.shape[1]
+        at, key = torch.arange(start, end).unsqueeze(1), torch.arange(keys.shape[1])
+        hidden = (key > at) | (key <= at - (spec.window or end))
+        mask = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, float("-inf"))
+        repeat = query.shape[0] // keys.shape[0]
+        return functional.scaled_dot_product_attention(
+            query.unsqueeze(0),
+            keys.flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
+            values.flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
+            attn_mask=mask.flip(1),
+            scale=spec.scale,
+        )[0]
+
+    model = models.load(tiny["gemma3"], dtype)
+    before = selfcheck.prove_tiles(model).attention
+    assert all(64 in tiles for tiles in before.values())
+    monkeypatch.setattr(selfcheck, "attention", swapped)
+    after = selfcheck.prove_tiles(model).attention
+    for shape, tiles in before.items():
+        assert after[shape] == tuple(tile for tile in tiles if tile != 64)
+
+
+def test_a_linear_tile_that_sums_in_another_order_is_not_used(
+    tiny: dict[str, Path], monkeypatch: Patch
+) -> None:
+    """bf16 hides such a difference on plain inputs; those that cancel show it."""
+    model = models.load(tiny["llama"], "BF16")
+    before = selfcheck.prove_tiles(model).linear
+    real: Callable[..., torch.Tensor] = functional.linear
+
+    def halved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 64:
+            return real(x, weight)
+        half = x.shape[1] // 2
+        a, b = x.float(), weight.float()
+        return (a[:, :half] @ b[:, :half].T + a[:, half:] @ b[:, half:].T).to(x.dtype)
+
+    monkeypatch.setattr(selfcheck.functional, "linear", halved)
+    after = selfcheck.prove_tiles(model).linear
+    assert all(64 in tiles for tiles in before.values())
+    assert not any(64 in tiles for tiles in after.values())
+
+
+def test_inputs_that_cancel_are_zero_but_for_rounding(tiny: dict[str, Path]) -> None:
+    x, weight = cancelling.linear_inputs(64, 300, 5, torch.bfloat16)
+    assert (x.double() @ weight.double().T).abs().max() < 1e-12
+    assert x.abs().mean() > 0.3 and weight.abs().mean() > 0.3
+    (shape,) = models.load(tiny["llama"]).shapes
+    silent, loud = cancelling.attention_inputs(shape, torch.bfloat16, n_tokens=8, n_blocks=2)
+    scores = loud[0][:2].double() @ loud[1][0].double().T
+    assert scores.abs().max() == 0
+    assert silent[2].double().view(2, 32, 16, -1).sum(2).abs().max() == 0
+
+
+@pytest.fixture
+def session(tiny: dict[str, Path]) -> Session:
+    return models.session(tiny["gemma3"])
+
+
+@pytest.fixture
+def put(tmp_path: Path, tiny: dict[str, Path], monkeypatch: Patch) -> models.User:
+    opened = models.session(tiny["gemma3"])
+    monkeypatch.setattr("kvg.model.opening.open_session", lambda *_, **__: opened)
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+    user = models.User.make(tmp_path / "user")
+    user.add("tiny", tiny["gemma3"])
+    text = models.text_of(tiny["gemma3"], 300)
+    for name, words in (("a", text), ("b", text[300:] + text[:300])):
+        deposit(user.store, user.settings, DepositRequest(name, text=words))
+    return user
+
+
+def witness_holds(user: models.User, session: Session, spoil: Callable[..., None] | None) -> bool:
+    """Graft ``a`` as ``kvg graft`` does, ``spoil`` the slot, and check the witness."""
+    verified = verify_artifact(user.store, user.store.resolve("a").digest)
+    slot = session.slot()
+    session.restore(slot, verified)
+    if spoil is not None:
+        spoil(slot)
+    witness, _ = session.resume(slot, verified.ids[-1], [])
+    try:
+        session.check_witness(verified, verified.manifest.witnesses[-1], witness)
+    except Incompatible as error:
+        assert "witness failed" in error.message
+        return False
+    return True
+
+
+def test_a_window_off_by_one_is_caught(
+    put: models.User, session: Session, monkeypatch: Patch, tiny: dict[str, Path]
+) -> None:
+    assert witness_holds(put, session, None)
+
+    def wider(query, keys, values, start, spec, **more):  # type: ignore[no-untyped-def]
+        window = spec.window + 1 if spec.window else None
+        return attention(query, keys, values, start, replace(spec, window=window), **more)
+
+    monkeypatch.setattr(invariant, "attention", wider)
+    assert not witness_holds(put, session, None)
+    monkeypatch.setattr(probe, "attention", wider)
+    other = opening.session_of(models.load(tiny["gemma3"]), schedule=None)
+    assert other.engine.fingerprint != session.engine.fingerprint
+
+
+def test_a_stale_page_is_caught(put: models.User, session: Session) -> None:
+    other = verify_artifact(put.store, put.store.resolve("b").digest)
+    stale = session.slot()
+    session.restore(stale, other)
+
+    def spoil(slot) -> None:  # type: ignore[no-untyped-def]
+        for layer in slot.state.keys:
+            slot.state.keys[layer][:, 256:280] = stale.state.keys[layer][:, 256:280]
+            slot.state.values[layer][:, 256:280] = stale.state.values[layer][:, 256:280]
+
+    assert not witness_holds(put, session, spoil)
+
+
+def test_an_unaligned_view_is_caught_or_changes_no_bit(
+    tiny: dict[str, Path], monkeypatch: Patch
+) -> None:
+    """Queries and rows that begin 8 bytes past a line of the cache."""
+
+    def unaligned(tensor: torch.Tensor) -> torch.Tensor:
+        skip = UNALIGNED_BYTES // tensor.element_size()
+        flat = torch.empty(tensor.numel() + 64, dtype=tensor.dtype)
+        skip += (-flat.data_ptr() % 64) // tensor.element_size()
+        view = flat[skip : skip + tensor.numel()].view(tensor.shape)
+        return view.copy_(tensor)
+
+    model = models.load(tiny["llama"], "F32")
+    ids = list(range(3, 80))
+    right = opening.session_of(model, schedule=None)
+    expected = right.run(right.slot(), ids, range(len(ids)))
+    for module in ("kvg_kernels.attention.cpu", "kvg_kernels.linear.cpu", "kvg.model.invariant"):
+        monkeypatch.setattr(f"{module}.aligned", unaligned)
+    assert unaligned(expected).data_ptr() % kvg_kernels.alignment.ALIGNMENT_BYTES
+    try:
+        session = opening.session_of(model, schedule=None)
+    except Incompatible as error:
+        assert "self-check" in error.message
+        return
+    found = session.run(session.slot(), ids, range(len(ids)))
+    assert torch.equal(found, expected) or session.engine.fingerprint != right.engine.fingerprint
