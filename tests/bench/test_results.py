@@ -1,0 +1,67 @@
+"""Published results: every sum follows from the samples beside it, and inputs from their numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kvg.digest import sha256
+from kvg.model.exactness import made_ids
+from kvg.objects.tokens import encode_ids
+from tests.models import REPO
+
+RESULTS = REPO / "bench" / "results"
+SMOLLM2_VOCABULARY = 49_152
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    lines = (RESULTS / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def input_of(sample: int, length: int) -> str:
+    return sha256(encode_ids(made_ids(sample, length, SMOLLM2_VOCABULARY)))
+
+
+def test_exactness() -> None:
+    setup, *rest = records("exactness")
+    summary = rest.pop()
+    runs = [r for r in rest if r["type"] == "exactness-run"]
+    for run in runs:
+        same = (run["logits"], run["state"]) == (run["expected_logits"], run["expected_state"])
+        assert run["equal"] is same
+        assert run["input"] == input_of(run["sample"], run["length"])
+    assert len({(r["sample"], r["length"]) for r in runs}) == len({r["logits"] for r in runs})
+    assert summary["runs"] == len(runs)
+    assert summary["equal"] == sum(run["equal"] for run in runs) == len(runs)
+    assert setup["dtype"] == "BF16"
+
+
+def test_own_position() -> None:
+    _, own, *rest = records("own-position")
+    assert own["offset"] == 0 and own["fresh"] == own["grafted"] and own["kl"] == 0
+    assert own["input"] == input_of(0, 216)
+    for summary in (r for r in rest if r["type"] == "own-position-summary"):
+        mine = [r for r in rest if r.get("arithmetic") == summary["arithmetic"]]
+        keys = [r for r in mine if r["type"] == "keys-moved"]
+        logits = [r for r in mine if r["type"] == "logits-moved"]
+        assert summary["key_offsets"] == len(keys) == 512
+        assert summary["logits_offsets"] == len(logits) == 13
+        assert not [r for r in keys if r["fresh"] == r["moved"]] and summary["keys_equal"] == []
+        assert not [r for r in logits if r["fresh"] == r["grafted"]]
+        assert summary["kl_max"] == max(r["kl"] for r in logits)
+
+
+def test_accuracy() -> None:
+    found = {(r["model"], r["dtype"], r["execution"]): r for r in records("accuracy")[1:]}
+    assert len(found) == 12
+    for (model, dtype, _), record in found.items():
+        ratio = found[model, dtype, "invariant"]["rms"] / found[model, dtype, "sdpa"]["rms"]
+        assert ratio < 1.001, (model, dtype)
+        assert record["tokens"] == 512
+
+
+def test_no_path_of_a_machine_is_published() -> None:
+    for path in RESULTS.iterdir():
+        text = path.read_text(errors="replace")
+        assert "/home/" not in text and "/root" not in text and "/tmp/" not in text, path.name
