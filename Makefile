@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-TEST_FLAGS ?=
+# Two processes, a file of tests at a time: what a file sets up is set up once.
+TEST_FLAGS ?= -n 2 --dist loadfile
 
 .PHONY: demo test lint format bench man gpu-check install clean
 
