@@ -71,6 +71,8 @@ class Execution:
         self.shapes: dict[int, AttentionShape] = {}
         """Of every attention layer that was called, by its own index."""
         self.inside = False
+        self.is_probe = isinstance(cache, ShapeProbe)
+        """Whether only shapes are asked for, so that any operator will do."""
 
     @contextmanager
     def own_operators(self) -> Iterator[None]:
@@ -111,7 +113,8 @@ class _Operators(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  an operator gives back whatever it gives
         kwargs = kwargs or {}
-        if self._execution.inside or func in ROW_WISE:
+        execution = self._execution
+        if execution.inside or execution.is_probe or func in ROW_WISE:
             return func(*args, **kwargs)
         if func is functional.linear:
             return self._linear(*args, **kwargs)
@@ -189,7 +192,7 @@ def attention_of_slots(
         heads // kv_heads, kv_heads, key.shape[-1], value.shape[-1], spec, s_aux is not None
     )
     execution.shapes.setdefault(int(module.layer_idx), shape)  # type: ignore[arg-type]
-    if isinstance(execution.cache, ShapeProbe):
+    if execution.is_probe:
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
     tiles = execution.menu.attention.get(shape, ())
     with execution.own_operators():

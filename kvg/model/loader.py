@@ -93,7 +93,7 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     check_config(config.to_dict(), what=what)
     module.set_attn_implementation(ATTENTION_NAME)
     use_invariant_experts(module, EXPERTS_NAME)
-    layers, shapes = probe_layers(module, where)
+    layers, shapes = probe_layers(module, where, what=what)
     module.set_attn_implementation(attention)
     if attention != ATTENTION_NAME:
         use_invariant_experts(module, "eager")
@@ -149,14 +149,25 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
 
 
 def probe_layers(
-    module: PreTrainedModel, device: torch.device
+    module: PreTrainedModel, device: torch.device, *, what: str
 ) -> tuple[tuple[LayerSpec, ...], tuple[AttentionShape, ...]]:
-    """What each layer caches and what attention computes, seen in one pass over one token."""
+    """What each layer caches and what attention computes, seen in one pass over one token.
+
+    Raises ``Incompatible`` unless every layer attends: one that does not may keep its state to
+    itself.
+    """
     cache = ShapeProbe()
     execution = Execution(cache, TileMenu())
     zero = torch.zeros(1, 1, dtype=torch.long, device=device)
     with torch.inference_mode(), installed(execution):
         _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))
+    n_layers = int(module.config.get_text_config().num_hidden_layers)
+    if len(execution.shapes) != n_layers:
+        raise Incompatible(
+            f"{what}: {len(execution.shapes)} of its {n_layers} layers attend as transformers' "
+            "attention interface asks; the others may keep a state that pages cannot hold",
+            hint="only models whose every layer is attention can be deposited",
+        )
     layers = tuple(
         LayerSpec(
             index=index,

@@ -13,7 +13,7 @@ from kvg.errors import Incompatible
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.exactness import SPLITS, made_ids, reference_run, varied_run
 from kvg.model.loader import LoadedModel, adopt_model
-from kvg.model.opening import session_of
+from kvg.model.opening import default_schedule, session_of
 from tests import models
 
 LENGTHS = (258, 530)
@@ -92,6 +92,10 @@ REFUSED: dict[str, tuple[Callable[[], PreTrainedConfig], str]] = {
     "Jamba": (_made("Jamba", num_experts=2), "layers of type|state"),
     "Qwen3-Next": (_made("Qwen3Next"), "layers of type linear_attention"),
     "Llama 4": (_made("Llama4Text"), "chunked_attention"),
+    "RecurrentGemma": (
+        _made("RecurrentGemma", lru_width=64, num_hidden_layers=3),
+        "1 of its 3 layers attend",
+    ),
     "DeepSeek": (_made("DeepseekV3", **DEEPSEEK), "latent attention"),
 }
 
@@ -161,3 +165,17 @@ def test_what_is_not_attention_is_refused_by_name(name: str) -> None:
         load(config(), "BF16", name)
     said = f"{caught.value.message} {caught.value.hint}"
     assert name in said or "the model asks its cache" in said
+
+
+def test_an_unknown_operator_leaves_the_scheduled_reference() -> None:
+    """Invariant refuses it by name and says so; the other reference does take the model."""
+    with torch.random.fork_rng(devices=[]):
+        module = AutoModelForCausalLM.from_config(EXACT["Llama"](), dtype=torch.float32)
+    module.model.layers[0].register_forward_hook(lambda *args: torch.cumsum(args[-1], -1))
+    with pytest.raises(Incompatible, match="cumsum") as caught:
+        model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+        session_of(model, schedule=None)
+    assert caught.value.hint is not None and "--reference scheduled" in caught.value.hint
+    model = adopt_model(module, device="cpu", attention="sdpa", what="m")
+    session = session_of(model, schedule=default_schedule(16))
+    assert session.run(session.slot(), [5, 6], [1]).isfinite().all()
