@@ -1,4 +1,4 @@
-"""Published results: every sum follows from the samples beside it, and inputs from their numbers."""
+"""Published results: sums follow from the samples beside them, inputs from their numbers."""
 
 from __future__ import annotations
 
