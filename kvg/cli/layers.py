@@ -45,6 +45,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("core.progress", "whether to draw progress bars", True),
     Option("store.codec", "how new objects are stored: 0 raw, 1 zstd, 2 byte planes", 0),
     Option("store.quota", "the most bytes that the store may take; kvg quota sets it"),
+    Option("store.witnesses", "who may cosign the log; kvg log --witness adds one"),
     Option("default.model", "the model that is used without --model"),
     Option("deposit.require", "gates without which nothing is deposited or accepted"),
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound
+from kvg.flow.receipt import receipt_of
 from kvg.flow.records.stores import LogEntry
 from kvg.store import check_ref_name
 
@@ -22,19 +24,18 @@ def log(
     """What happened, newest first: all of it, or what concerns ``ref``.
 
     ``since`` is Unix time; times are the writer's word. ``receipt`` adds to each entry the proof of
-    its place. Raises ``NotFound``, ``Corrupt``.
+    its place, which holds the entry itself. Raises ``NotFound``, ``Corrupt``.
     """
     digests = _digests(store, ref) if ref is not None else frozenset()
-    for index, entry in _backwards(store):
+    for index, raw, entry in _backwards(store):
         if since is not None and entry.time < since:
             continue
-        found = _record(index, entry)
+        found = record_of(index, entry)
         if ref is None or _concerns(found, ref, digests):
-            proof = store.log.receipt(index).decode("utf-8") if receipt else None
-            yield _with_receipt(found, proof)
+            yield replace(found, receipt=receipt_of(store.log, index, raw)) if receipt else found
 
 
-def _backwards(store: Store) -> Iterator[tuple[int, Entry]]:
+def _backwards(store: Store) -> Iterator[tuple[int, bytes, Entry]]:
     from kvg.log.entry import parse_entry
 
     stop = store.log.size
@@ -42,7 +43,7 @@ def _backwards(store: Store) -> Iterator[tuple[int, Entry]]:
         start = (stop - 1) // BLOCK * BLOCK
         block = list(enumerate(store.log.read(start, stop), start))
         for index, raw in reversed(block):
-            yield index, parse_entry(raw, what=f"log entry {index}")
+            yield index, raw, parse_entry(raw, what=f"log entry {index}")
         stop = start
 
 
@@ -58,7 +59,8 @@ def _concerns(found: LogEntry, ref: str, digests: frozenset[str]) -> bool:
     return found.ref == ref or (found.ref is None and found.digest in digests)
 
 
-def _record(index: int, entry: Entry) -> LogEntry:
+def record_of(index: int, entry: Entry) -> LogEntry:
+    """The entry at ``index`` as a record."""
     from kvg.log import entry as e
 
     match entry:
@@ -76,9 +78,3 @@ def _record(index: int, entry: Entry) -> LogEntry:
             return LogEntry(index, time, entry.type, digest=digest, detail="on" if on else "off")
         case e.RekeyEntry(time=time, public=public):
             return LogEntry(index, time, entry.type, detail=public)
-
-
-def _with_receipt(found: LogEntry, receipt: str | None) -> LogEntry:
-    from dataclasses import replace
-
-    return found if receipt is None else replace(found, receipt=receipt)

@@ -1,6 +1,7 @@
 """The log in a folder: made, opened, read, appended to and checked.
 
     checkpoint                      the signed note: origin, size, root
+    cosigned                        the newest checkpoint that witnesses cosigned
     verifier                        the note verifier line of the log's key
     tile/<L>/<N>[.p/<W>]            hashes
     tile/entries/<N>[.p/<W>]        entries
@@ -24,16 +25,24 @@ from kvg.log.checkpoint import (
     Checkpoint,
     check_origin,
     open_checkpoint,
+    parse_checkpoint,
     sign_checkpoint,
 )
 from kvg.log.merkle import HASH_SIZE
 from kvg.log.tiles import WIDTH, FolderSource, Tiles
-from kvg.signing.note import encode_verifier, parse_verifier
+from kvg.signing.note import (
+    NoteSignature,
+    encode_signature,
+    encode_verifier,
+    parse_note,
+    parse_verifier,
+)
 
 if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
 
 CHECKPOINT: Final = "checkpoint"
+COSIGNED: Final = "cosigned"
 VERIFIER: Final = "verifier"
 
 KEPT_PARTIALS: Final = 4
@@ -181,6 +190,43 @@ class Log:
         proof = self.inclusion_proof(index)
         return encode_receipt(Receipt(index, proof, self._checkpoint, self._note))
 
+    @property
+    def cosigned(self) -> bytes:
+        """The newest checkpoint that witnesses cosigned; empty when none did.
+
+        It is signed by the log and this log extends it. Raises ``Corrupt``, ``Untrusted``.
+        """
+        data = self._source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+        if data is None:
+            return b""
+        what = f"log {self.folder}: {COSIGNED}"
+        found = open_checkpoint(data, origin=self.origin, verifier=self.verifier, what=what)
+        if not self.is_extension_of(found.size, found.root):
+            raise Untrusted(f"{what}: not a checkpoint of this log", hint="kvg fsck")
+        return data
+
+    def add_cosignatures(self, note: bytes, signatures: Sequence[NoteSignature]) -> None:
+        """Keep the witnesses' ``signatures``, checked by the caller, on the checkpoint ``note``.
+
+        ``note`` is this log's present checkpoint or an older one. Call it under the store's lock.
+        Raises ``Untrusted`` when this log does not extend it.
+        """
+        self.refresh()
+        what = f"log {self.folder}: cosigned checkpoint"
+        found = open_checkpoint(note, origin=self.origin, verifier=self.verifier, what=what)
+        if not self.is_extension_of(found.size, found.root):
+            raise Untrusted(f"{what}: size {found.size} is not of this log")
+        is_present = found == self._checkpoint
+        base = self._note if is_present else note
+        kept = _with_signatures(base, signatures)
+        known = self.cosigned
+        if known and parse_checkpoint(known, what=what).size > found.size:
+            return
+        durable.replace(self.folder / COSIGNED, [kept], staging=self._staging)
+        if is_present:
+            durable.replace(self.folder / CHECKPOINT, [kept], staging=self._staging)
+            self._set(kept, found)
+
     def append(self, entries: Sequence[Buffer], key: PrivateKey) -> int:
         """Append ``entries``, signed by the log's ``key``; returns the index of the first.
 
@@ -315,6 +361,15 @@ class Log:
             return
         for old in widths if width == WIDTH else widths[:-KEPT_PARTIALS]:
             durable.remove(self.folder / tiles.file_name(name, old))
+
+
+def _with_signatures(note: bytes, signatures: Sequence[NoteSignature]) -> bytes:
+    """``note`` with ``signatures`` in place of earlier ones by the same keys."""
+    parsed = parse_note(note, what=COSIGNED)
+    new = {(item.name, item.key_hash) for item in signatures}
+    kept = [item for item in parsed.signatures if (item.name, item.key_hash) not in new]
+    lines = b"".join(map(encode_signature, (*kept, *signatures)))
+    return parsed.text.encode("utf-8") + b"\n" + lines
 
 
 def _all_tiles(size: int) -> Iterator[tuple[int, int]]:

@@ -87,11 +87,14 @@ def sign_note(text: str, signers: Sequence[tuple[str, PrivateKey]]) -> bytes:
     if not _is_text(text) or not signers or not all(is_name(name) for name, _ in signers):
         raise ValueError("malformed note text, or no signer, or a malformed name")
     message = text.encode("utf-8")
-    lines = "".join(
-        f"\u2014 {name} {base64.encode(key_hash(name, key.public) + key.sign(message))}\n"
-        for name, key in signers
-    )
-    return message + b"\n" + lines.encode("utf-8")
+    made = [NoteSignature(n, key_hash(n, key.public), key.sign(message)) for n, key in signers]
+    return message + b"\n" + b"".join(map(encode_signature, made))
+
+
+def encode_signature(signature: NoteSignature) -> bytes:
+    """The line of ``signature``."""
+    encoded = base64.encode(signature.key_hash + signature.sig)
+    return f"{_DASH} {signature.name} {encoded}\n".encode()
 
 
 def parse_note(data: bytes, *, what: str) -> Note:

@@ -184,15 +184,61 @@ class Store:
         identity = _identity(folder / "checkpoint")
         if self._log is not None and self._log[0] == identity:
             return self._log[1]
-        log = Log.open(folder, verifier=self._verifier(), staging=self.staging)
+        verifier = self._verifier()
+        seen = self._read_seen() if self._log is None else None  # before the log, which grows
+        log = Log.open(folder, verifier=verifier, staging=self.staging)
         if self._log is not None and not log.is_extension_of(*self._seen):
             raise Untrusted(
                 f"log {folder}: rolled back or forked while it was in use",
                 hint="restore the newer log from a copy of the store",
             )
+        if self._log is None:
+            self._check_seen(log, seen)
+        elif log.size > self._seen[0]:
+            self._keep_seen(log)
         self._log = (identity, log)
         self._seen = (log.size, log.root)
         return log
+
+    def _read_seen(self) -> bytes | None:
+        """The newest checkpoint of this log that this user saw in earlier runs."""
+        from kvg.signing.note import parse_verifier
+        from kvg.trust.keyring import is_key_name
+
+        origin = parse_verifier(self.config.text(LOG_KEY) or "", what=LOG_KEY)[0]
+        if self.keyring is None or not is_key_name(origin):
+            return None
+        return self.keyring.seen_checkpoint(origin)
+
+    def _check_seen(self, log: Log, note: bytes | None) -> None:
+        """Raise ``Untrusted`` unless ``log`` extends the checkpoint ``note`` seen earlier."""
+        from kvg.log.checkpoint import parse_checkpoint
+
+        if self.keyring is None or note is None:
+            if log.size:
+                self._keep_seen(log)
+            return
+        path = self.keyring.seen_path(log.origin)
+        seen = parse_checkpoint(note, what=str(path))
+        if seen.size > log.size:
+            raise Untrusted(
+                f"log {log.folder}: rolled back from size {seen.size}, which was seen here, "
+                f"to {log.size}",
+                hint=f"restore the newer log; if an older copy is what you want, remove {path}",
+            )
+        if not log.is_extension_of(seen.size, seen.root):
+            raise Untrusted(
+                f"log {log.folder}: forked at or before size {seen.size}, which was seen here",
+                hint="restore the log that was seen from a copy of the store",
+            )
+        if log.size > seen.size:
+            self._keep_seen(log)
+
+    def _keep_seen(self, log: Log) -> None:
+        from kvg.trust.keyring import is_key_name
+
+        if self.keyring is not None and is_key_name(log.origin):
+            self.keyring.keep_checkpoint(log.origin, log.note)
 
     @property
     def trust(self) -> TrustFile:

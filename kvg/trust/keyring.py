@@ -1,7 +1,8 @@
 """The user's own private keys: one folder, one file per key, never under a store.
 
 ``NAME.pem`` holds the private key (PKCS#8, 0600 from its creation), ``NAME.pub`` the public one as
-an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here.
+an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here, and
+``logs/ORIGIN.seen`` the newest checkpoint of a log that this user has seen, wherever it was made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import Passphrase, PrivateKey, PublicKey
 
 LOGS = "logs"
+SEEN = ".seen"
 STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
@@ -80,7 +82,7 @@ class Keyring:
         except OSError as error:
             durable.raise_translated(error, self.folder)
         stems = [name.removesuffix(".pem") for name in names if name.endswith(".pem")]
-        return tuple(self.info(stem) for stem in stems if _is_name(stem))
+        return tuple(self.info(stem) for stem in stems if is_key_name(stem))
 
     def info(self, name: str) -> KeyInfo:
         """What is known of the key called ``name``. Raises ``NotFound``."""
@@ -140,6 +142,30 @@ class Keyring:
         except NotFound:
             return None
 
+    def seen_checkpoint(self, origin: str) -> bytes | None:
+        """The newest checkpoint of the log ``origin`` that this user has seen; None if none."""
+        path = self.seen_path(origin)
+        try:
+            with durable.translated(path), open(path, "rb") as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except NotFound:
+            return None
+
+    def keep_checkpoint(self, origin: str, note: bytes) -> bool:
+        """Remember that the log ``origin`` had got as far as ``note``; False where it can't be."""
+        path = self.seen_path(origin)
+        try:
+            self._check_folder()
+            self._make_folder(path.parent)
+            durable.replace(path, [note], staging=path.parent, mode=0o600)
+        except KvgError:
+            return False
+        return True
+
+    def seen_path(self, origin: str) -> Path:
+        """Where the newest checkpoint seen of the log ``origin`` is kept."""
+        return self._log_path(origin).with_suffix(SEEN)
+
     def _add(self, name: str, key: PrivateKey, passphrase: bytes | None) -> PrivateKey:
         path = self._path(name)
         self._check_folder()
@@ -164,14 +190,14 @@ class Keyring:
         check_outside_stores(self.folder)
 
     def _path(self, name: str) -> Path:
-        if not _is_name(name):
+        if not is_key_name(name):
             raise UsageError(
                 f"{name[:80]!r}: not a name of a key", hint="letters, digits and . _ @ -"
             )
         return self.folder / f"{name}.pem"
 
     def _log_path(self, origin: str) -> Path:
-        if not _is_name(origin):
+        if not is_key_name(origin):
             raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
         return self.folder / LOGS / f"{origin}.pem"
 
@@ -184,7 +210,8 @@ class Keyring:
         return signing.parse_public(_read(beside).decode("utf-8", "replace"), what=str(beside))
 
 
-def _is_name(name: str) -> bool:
+def is_key_name(name: str) -> bool:
+    """Whether ``name`` can name a key's file."""
     return 0 < len(name) <= MAX_NAME and name[0] in _FIRST and _LATER.issuperset(name)
 
 

@@ -7,7 +7,14 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, when
-from kvg.flow.records.stores import Initialised, LogEntry, Reindexed
+from kvg.flow.records.stores import (
+    CheckedReceipt,
+    Cosignature,
+    Initialised,
+    LogCheckpoint,
+    LogEntry,
+    Reindexed,
+)
 
 
 def store(record: Initialised, view: View) -> Iterator[str]:
@@ -33,6 +40,24 @@ def log_entry(record: LogEntry, view: View) -> Iterator[str]:
         yield record.receipt + "\n"
 
 
+def receipt(record: CheckedReceipt, view: View) -> Iterator[str]:
+    what = record.ref or (brief(record.digest) if record.digest else "")
+    place = f"entry {record.index:,} of {record.size:,} in log {record.origin}"
+    yield f"{'  '.join(word for word in (record.entry, what) if word)}: proved to be {place}\n"
+
+
+def cosignature(record: Cosignature, view: View) -> Iterator[str]:
+    yield f"witnessed at size {record.size:,} by {record.name}, {when(record.time)}\n"
+
+
+def checkpoint(record: LogCheckpoint, view: View) -> Iterator[str]:
+    yield record.note
+    for found in record.witnesses:
+        view.aside("".join(cosignature(found, view)).strip())
+    if not record.witnesses:
+        view.aside("witnessed by nobody: this log proves nothing against its own owner")
+
+
 def reindexed(record: Reindexed, view: View) -> Iterator[str]:
     entries = f"{record.entries:,} log entries"
     yield (
@@ -43,5 +68,12 @@ def reindexed(record: Reindexed, view: View) -> Iterator[str]:
 
 RENDERERS = cast(
     "dict[str, Renderer]",
-    {"store": store, "log-entry": log_entry, "reindexed": reindexed},
+    {
+        "store": store,
+        "log-entry": log_entry,
+        "receipt": receipt,
+        "checkpoint": checkpoint,
+        "cosignature": cosignature,
+        "reindexed": reindexed,
+    },
 )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvg.cli.invocation import invocation
+from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import parse_moment
 from kvg.flow.records import Record
+
+if TYPE_CHECKING:
+    from kvg.cli.invocation import Invocation
+
+MAX_BYTES = 64 << 20
 
 
 def log(
@@ -23,16 +29,60 @@ def log(
     receipt: Annotated[
         bool, typer.Option("--receipt", help="With the proof of each entry's place.")
     ] = False,
-) -> Iterable[Record]:
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FILE", help="Check the receipts in a file; no store."),
+    ] = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option("--verifier", metavar="V", help="The log's key for --check; this store's."),
+    ] = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Print the signed checkpoint and its witnesses.")
+    ] = False,
+    cosigned: Annotated[
+        Path | None,
+        typer.Option("--cosigned", metavar="FILE", help="Take up witnesses' cosignatures."),
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option("--witness", metavar="V", help="A witness to trust from now on."),
+    ] = None,
+) -> Iterable[Record] | Record:
     """Show what happened, newest first.
 
     Each line is an entry of the store's signed log, whose order can be proved; times are what the
-    writer said.
+    writer said. A receipt proves an entry's place to whoever has the log's key and nothing else.
+    A witness (C2SP tlog-cosignature) vouches that the log was not shown in two forms.
     """
+    if check is not None:
+        from kvg.flow.receipt import check_receipts
+
+        return check_receipts(_read(check), verifier, lambda: invocation(ctx).store.log)
+    if checkpoint or cosigned is not None:
+        return _checkpoint(invocation(ctx), cosigned, witness or ())
     from kvg.flow.log import log as flow
 
     moment = None if since is None else parse_moment(since, option="--since", ahead=False)
     return flow(invocation(ctx).store, ref, since=moment, receipt=receipt)
+
+
+def _checkpoint(run: Invocation, cosigned: Path | None, witnesses: Sequence[str]) -> Record:
+    from kvg.flow.checkpoint import add_cosignatures, checkpoint
+
+    if cosigned is None:
+        return checkpoint(run.store)
+    return add_cosignatures(run.store, run.settings, _read(cosigned), witnesses)
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a small file; ``-`` is standard input."""
+    from kvg import durable
+
+    if str(path) == "-":
+        return stdin_bytes()
+    with durable.translated(path), open(path, "rb") as file:
+        return file.read(MAX_BYTES)
 
 
 COMMANDS = {"log": log}
@@ -40,6 +90,9 @@ EXAMPLES = {
     "log": """
     $ kvg log
     $ kvg log handbook --since 7d
-    $ kvg log handbook --receipt --json
+    $ kvg log handbook --receipt > proof
+    $ kvg log --check proof --verifier kvg-8f1c+5a0c1d2e+AYx…
+    $ kvg log --checkpoint > checkpoint
+    $ kvg log --cosigned answer --witness witness.example+3f9a…
     """
 }

@@ -55,7 +55,14 @@ if TYPE_CHECKING:
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
     from kvg.flow.records.status import Status
-    from kvg.flow.records.stores import Initialised, LogEntry, Reindexed
+    from kvg.flow.records.stores import (
+        CheckedReceipt,
+        Cosignature,
+        Initialised,
+        LogCheckpoint,
+        LogEntry,
+        Reindexed,
+    )
     from kvg.flow.records.upkeep import (
         Collected,
         Forgotten,
@@ -83,6 +90,8 @@ _HOMES = {
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
     "Attestation": "artifacts",
+    "CheckedReceipt": "stores",
+    "Cosignature": "stores",
     "Collected": "upkeep",
     "ConfigEntry": "program",
     "Deposited": "computed",
@@ -100,6 +109,7 @@ _HOMES = {
     "HelpText": "program",
     "Initialised": "stores",
     "KeyEntry": "keys",
+    "LogCheckpoint": "stores",
     "LogEntry": "stores",
     "Logits": "computed",
     "ModelEntry": "models",
@@ -135,6 +145,8 @@ __all__ = [
     "Artifact",
     "Attestation",
     "BenchSetup",
+    "CheckedReceipt",
+    "Cosignature",
     "Collected",
     "ConfigEntry",
     "Deposited",
@@ -156,6 +168,7 @@ __all__ = [
     "Initialised",
     "KeyEntry",
     "KeysMoved",
+    "LogCheckpoint",
     "LogEntry",
     "Logits",
     "LogitsMoved",

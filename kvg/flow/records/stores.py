@@ -40,6 +40,45 @@ class LogEntry(Record):
 
 
 @frozen
+class CheckedReceipt(Record):
+    """An entry whose place in the log ``origin`` was proved, under a checkpoint of ``size``."""
+
+    type: ClassVar[str] = "receipt"
+    origin: str
+    size: int
+    index: int
+    time: int
+    entry: str
+    ref: str | None
+    digest: str | None
+    detail: str | None
+
+
+@frozen
+class Cosignature(Record):
+    """A witness signed the checkpoint of ``size``, at Unix ``time`` by its own clock."""
+
+    type: ClassVar[str] = "cosignature"
+    name: str
+    verifier: str
+    time: int
+    size: int
+
+
+@frozen
+class LogCheckpoint(Record):
+    """What the log signed last. ``root`` is in hex; ``note`` is the signed note itself."""
+
+    type: ClassVar[str] = "checkpoint"
+    origin: str
+    size: int
+    root: str
+    verifier: str
+    note: str
+    witnesses: tuple[Cosignature, ...]
+
+
+@frozen
 class Reindexed(Record):
     """An index that was rebuilt from the files."""
 

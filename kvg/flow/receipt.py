@@ -1,0 +1,76 @@
+"""Receipts that travel: what ``kvg log --receipt`` prints, and its check far from the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvg.errors import Corrupt, Untrusted
+from kvg.flow.records.stores import CheckedReceipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvg.log.log import Log
+    from kvg.signing.keys import PublicKey
+
+_RECEIPT = re.compile(r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+", re.M)
+MAX_TEXT_BYTES = 64 << 20
+
+
+def receipt_of(log: Log, index: int, entry: bytes) -> str:
+    """The receipt of ``entry``, which it carries along: it can be checked without the store."""
+    from kvg.log.receipts import encode_receipt, parse_receipt
+
+    bare = parse_receipt(log.receipt(index), what=f"log entry {index}")
+    return encode_receipt(replace(bare, extra=entry)).decode("utf-8")
+
+
+def check_receipts(
+    data: bytes, verifier: str | None, own: Callable[[], Log]
+) -> Iterator[CheckedReceipt]:
+    """Check every receipt in ``data``: a receipt, or what ``kvg log --receipt`` printed.
+
+    ``verifier`` is the log's signed-note key; without it the log ``own()`` must have made them.
+    Raises ``Corrupt`` when there is none or one is malformed, ``Untrusted`` when one proves
+    nothing: another log, another entry, no signature by that key.
+    """
+    origin, public = _verifier(verifier, own)
+    found = _RECEIPT.findall(data.decode("utf-8", "replace")) if len(data) < MAX_TEXT_BYTES else []
+    if not found:
+        raise Corrupt("no receipt in the file", hint="kvg log REF --receipt > FILE")
+    for number, text in enumerate(found):
+        yield _check(text.encode("utf-8"), origin, public, f"receipt {number + 1}")
+
+
+def _verifier(line: str | None, own: Callable[[], Log]) -> tuple[str, PublicKey]:
+    from kvg.signing.note import parse_verifier
+
+    if line is not None:
+        return parse_verifier(line, what="--verifier")
+    log = own()
+    return log.origin, log.verifier
+
+
+def _check(data: bytes, origin: str, public: PublicKey, what: str) -> CheckedReceipt:
+    from kvg.flow.log import record_of
+    from kvg.log.entry import parse_entry
+    from kvg.log.receipts import check_receipt, parse_receipt
+
+    receipt = parse_receipt(data, what=what)
+    if not receipt.extra:
+        raise Untrusted(f"{what}: carries no entry", hint="kvg log REF --receipt > FILE")
+    checked = check_receipt(receipt, receipt.extra, origin=origin, verifier=public, what=what)
+    said = record_of(receipt.index, parse_entry(receipt.extra, what=what))
+    return CheckedReceipt(
+        origin=origin,
+        size=checked.size,
+        index=said.index,
+        time=said.time,
+        entry=said.entry,
+        ref=said.ref,
+        digest=said.digest,
+        detail=said.detail,
+    )

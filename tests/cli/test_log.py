@@ -1,0 +1,152 @@
+"""``kvg log``: receipts checked elsewhere, checkpoints, witnesses, a log that went back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Untrusted
+from kvg.signing.cosignature import Witness, cosign, encode_witness
+from kvg.signing.note import encode_signature, parse_note
+from kvg.store import Store
+from tests.artifacts import deposit, key_of
+from tests.cli.conftest import Run, Stored
+
+EVE = key_of("witness")
+WITNESS = Witness("witness.example", EVE.public)
+
+
+def cosignature(note: str) -> bytes:
+    text = parse_note(note.encode(), what="it").text
+    return encode_signature(cosign(text, WITNESS.name, EVE, time=1_764_432_000))
+
+
+def test_receipts_are_checked_elsewhere(
+    stored: Stored, kvg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof = tmp_path / "proof"
+    proof.write_text(kvg("log", "demo", "--receipt").out)
+    own = kvg("log", "--check", str(proof), "--json").records
+    assert [item["entry"] for item in own] == ["ref", "attestation"]
+    verifier = kvg("log", "--checkpoint", "--json").record["verifier"]
+    one = tmp_path / "one"
+    one.write_text(kvg("log", "demo", "--receipt", "--json").records[0]["receipt"])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    found = kvg("log", "--check", str(one), "--verifier", verifier, "--json").record
+    assert found["ref"] == "demo" and found["digest"] == stored.digest
+    assert found["origin"] == stored.store.log.origin and found["size"] == stored.store.log.size
+    assert (
+        "ref  demo: proved to be entry"
+        in kvg("log", "--check", str(one), "--verifier", verifier).out
+    )
+    assert kvg("log", "--check", str(one)).code == 3  # neither a key nor a store
+    other = encode_witness(WITNESS)
+    assert kvg("log", "--check", str(one), "--verifier", other).code == 7
+
+
+def test_a_receipt_that_proves_nothing(stored: Stored, kvg: Run, tmp_path: Path) -> None:
+    from kvg.signing.note import encode_verifier
+
+    good = kvg("log", "demo", "--receipt", "--json").records[0]["receipt"]
+    path = tmp_path / "proof"
+    lines = good.split("\n")
+    foreign_text = kvg("log", "demo", "--receipt", "--json").records[1]["receipt"]
+    foreign = foreign_text.split("\n")
+    for code, text in (
+        (6, "\n".join([lines[0], foreign[1], *lines[2:]])),  # another entry
+        (5, good.replace("index 2", "index 1")),  # whose proof is longer
+        (6, foreign_text.replace("index 1", "index 0")),
+        (6, "\n".join([lines[0], *lines[2:]])),  # none
+        (5, good.replace("index 2", "index x")),
+        (5, "nothing of the kind\n"),
+        (5, ""),
+    ):
+        path.write_text(text)
+        assert kvg("log", "--check", str(path)).code == code, text
+    path.write_text(good)
+    stranger = encode_verifier(stored.store.log.origin, EVE.public)
+    assert kvg("log", "--check", str(path), "--verifier", stranger).code == 6
+    elsewhere = encode_verifier("kvg-other", stored.store.log.verifier)
+    assert kvg("log", "--check", str(path), "--verifier", elsewhere).code == 6
+
+
+def test_a_witness_cosigns(stored: Stored, kvg: Run, tmp_path: Path) -> None:
+    shown = kvg("log", "--checkpoint")
+    assert shown.out == stored.store.log.note.decode() and "witnessed by nobody" in shown.err
+    answer = tmp_path / "answer"
+    answer.write_bytes(cosignature(shown.out))
+    assert kvg("log", "--cosigned", str(answer)).code == 6  # of whom nobody said that they count
+    taken = kvg("log", "--cosigned", str(answer), "--witness", encode_witness(WITNESS), "--json")
+    (witness,) = taken.record["witnesses"]
+    assert witness["name"] == "witness.example" and witness["size"] == stored.store.log.size
+    assert "witnessed at size" in kvg("log", "--checkpoint").err
+    assert cosignature(shown.out) in stored.store.log.note
+    assert kvg("verify").code == 0
+    size = stored.store.log.size
+    kvg("tag", "later", "demo")  # the log grows; what was cosigned is kept
+    (witness,) = kvg("log", "--checkpoint", "--json").record["witnesses"]
+    assert witness["size"] == size < stored.store.log.size
+    whole = tmp_path / "whole"
+    whole.write_bytes(stored.store.log.note + cosignature(stored.store.log.note.decode()))
+    (witness,) = kvg("log", "--cosigned", str(whole), "--json").record["witnesses"]
+    assert witness["size"] == stored.store.log.size
+    whole.write_bytes(shown.out.encode() + cosignature(shown.out))  # an older one changes nothing
+    (witness,) = kvg("log", "--cosigned", str(whole), "--json").record["witnesses"]
+    assert witness["size"] == stored.store.log.size
+
+
+def test_a_forged_cosignature_is_refused(stored: Stored, kvg: Run, tmp_path: Path) -> None:
+    shown = kvg("log", "--checkpoint").out
+    other = shown.replace(f"\n{stored.store.log.size}\n", "\n99\n", 1)
+    answer = tmp_path / "answer"
+    who = encode_witness(WITNESS)
+    for data in (cosignature(other), other.encode() + cosignature(other)):
+        answer.write_bytes(data)
+        assert kvg("log", "--cosigned", str(answer), "--witness", who).code == 6
+    assert not (stored.store.root / "log/cosigned").exists()
+    assert kvg("config", "get", "store.witnesses").code == 3
+
+
+def test_a_log_that_went_back_between_runs(stored: Stored, kvg: Run, home: Path) -> None:
+    shutil.copytree(".kvg", "older")
+    assert kvg("tag", "v1", "demo").code == 0
+    assert kvg("ls").code == 0
+    shutil.rmtree(".kvg")
+    shutil.move("older", ".kvg")
+    refused = kvg("ls")
+    assert refused.code == 6 and "rolled back from size" in refused.err
+    assert kvg("verify").code == 6
+    seen = home / ".local/share/kvg/keys/logs" / f"{stored.store.log.origin}.seen"
+    assert str(seen) in refused.err
+    seen.unlink()  # the way back that the hint names
+    assert kvg("ls").code == 0
+
+
+def test_a_fork_between_runs(stored: Stored, kvg: Run) -> None:
+    shutil.copytree(".kvg", "fork")
+    kvg("tag", "v1", "demo")
+    seen = Store.open(Path("fork"))
+    seen.keyring = stored.store.keyring
+    other = Store.open(Path("fork"))
+    key = stored.store.log_key()
+    from kvg.log.entry import PinEntry
+
+    for on in (True, False, True):
+        other.publish([PinEntry(5, stored.digest, on)], key=key)
+    with pytest.raises(Untrusted, match="forked at or before"):
+        _ = seen.log
+
+
+def test_what_was_seen_is_remembered_for_a_store_made_elsewhere(
+    stored: Stored, kvg: Run, home: Path
+) -> None:
+    deposit(stored.store, None, ref="more", ids=range(3, 9))
+    assert kvg("ls").code == 0
+    keys = home / ".local/share/kvg/keys"
+    shutil.rmtree(keys)
+    assert kvg("ls").code == 0
+    assert (keys / "logs" / f"{stored.store.log.origin}.seen").stat().st_mode & 0o777 == 0o600
