@@ -188,7 +188,7 @@ def test_the_self_check_refuses_an_operator_that_depends_on_the_split(
 
     model = models.load(tiny["llama"], "F32")
     monkeypatch.setattr(functional, "scaled_dot_product_attention", by_length)
-    with pytest.raises(Incompatible, match="self-check: attention of group full"):
+    with pytest.raises(Incompatible, match="self-check: attention of 4 heads"):
         opening.session_of(model, schedule=None)
 
 
