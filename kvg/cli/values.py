@@ -45,6 +45,14 @@ def parse_moment(text: str, *, option: str, ahead: bool) -> int:
         ) from None
 
 
+def parse_percent(text: str, *, option: str) -> float:
+    """``5%`` or ``5``: more than 0, up to 100. Raises ``UsageError``."""
+    digits = text.removesuffix("%").strip()
+    if re.fullmatch(r"\d{1,3}(\.\d{1,6})?", digits, re.ASCII) and 0 < float(digits) <= 100:
+        return float(digits)
+    raise UsageError(f"{option} {text[:40]}: not a percentage", hint=f"e.g. {option} 5%")
+
+
 def parse_size(text: str) -> int | None:
     """``250GB``, ``10GiB`` or a number of bytes, as bytes; None for ``none``."""
     if text == "none":

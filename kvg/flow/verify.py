@@ -1,9 +1,9 @@
-"""``kvg verify``: bytes, signatures, policy and log, without a model."""
+"""``kvg verify``: bytes, signatures, policy and log; with a model also the truth of pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, parse_prefix, short
@@ -12,6 +12,7 @@ from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.verify import check as checks
 
 if TYPE_CHECKING:
+    from kvg.flow.recompute import Recomputation
     from kvg.flow.settings import Settings
     from kvg.store import Store
 
@@ -23,12 +24,15 @@ def verify(
     *,
     require: Sequence[str] = (),
     expect_digest: str | None = None,
+    recompute: float | None = None,
 ) -> Iterator[Finding | VerifySummary]:
     """Every problem found, then a summary. ``targets`` empty means all refs.
 
-    ``expect_digest`` is what the one target must stand for. Truth is not recomputed here. Raises
-    ``NotFound`` for a target that is not there.
+    ``expect_digest`` is what the one target must stand for. ``recompute`` is how many percent of
+    each artifact's pages are computed again from its tokens; without it no model is needed. Raises
+    ``NotFound`` for a target that is not there, ``Incompatible`` to recompute without torch.
     """
+    again = _recomputation(store, settings, recompute) if recompute is not None else None
     named = [(target, store.resolve(target).digest) for target in targets]
     if expect_digest is not None:
         yield from _unexpected(named, expect_digest)
@@ -38,8 +42,28 @@ def verify(
     for found in everything:
         if isinstance(found, checks.Finding):
             yield Finding(found.code, found.kind, found.object, found.message, found.hint)
-        else:
-            yield VerifySummary(*(getattr(found, field.name) for field in fields(VerifySummary)))
+            continue
+        summary = VerifySummary(*(getattr(found, item.name) for item in fields(VerifySummary)))
+        if again is not None:
+            for name, digest in _once(named if targets else sorted(store.refs().items())):
+                yield from again.check(name, digest)
+            summary = replace(summary, recomputed=again.pages)
+        yield summary
+
+
+def _recomputation(store: Store, settings: Settings, percent: float) -> Recomputation:
+    from kvg.flow.recompute import start_recomputation
+
+    return start_recomputation(store, settings, percent)
+
+
+def _once(named: Sequence[tuple[str, Digest]]) -> Iterator[tuple[str, Digest]]:
+    """Each artifact under the first of its names."""
+    seen: set[Digest] = set()
+    for name, digest in named:
+        if digest not in seen:
+            seen.add(digest)
+            yield name, digest
 
 
 def _unexpected(named: Sequence[tuple[str, Digest]], expected: str) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.values import parse_percent
 from kvg.flow.records import Record
 
 
@@ -24,12 +25,19 @@ def verify(
         str | None,
         typer.Option("--expect-digest", metavar="D", help="What the one ref must stand for."),
     ] = None,
+    recompute: Annotated[
+        str | None,
+        typer.Option(
+            "--recompute", metavar="P%", help="Compute this part of the pages again; needs a model."
+        ),
+    ] = None,
 ) -> Iterable[Record]:
     """Check bytes, signatures, policy and log.
 
     Reads every byte of every artifact; needs no model. It goes on after a problem, lists all of
-    them, and the most severe decides the exit code. That the stored state is what the model
-    computes is a matter of kvg replay.
+    them, and the most severe decides the exit code. Whether the stored state is what the model
+    computes, --recompute answers: pages drawn by chance are computed again from the tokens. So a
+    lie is found whoever signed it.
     """
     from kvg.flow.verify import verify as flow
 
@@ -40,6 +48,7 @@ def verify(
         refs or (),
         require=require or (),
         expect_digest=expect_digest,
+        recompute=None if recompute is None else parse_percent(recompute, option="--recompute"),
     )
 
 
@@ -48,6 +57,8 @@ EXAMPLES = {
     "verify": """
     $ kvg verify
     1 artifact: bytes ok, signature ok, policy ok; truth not recomputed
+    $ kvg verify --recompute 5%
+    1 artifact: bytes ok, signature ok, policy ok; truth of 2 pages recomputed
     $ kvg verify handbook --expect-digest sha256:9f2ab1 --require test
     """
 }
