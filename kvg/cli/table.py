@@ -91,7 +91,9 @@ VERBS: tuple[Verb, ...] = (
             ("show", "show one key"),
             ("import", "take in a private key"),
             ("export", "print a public key"),
+            ("rekey", "replace the key that signs the store's log"),
         ),
+        dry_run=("rekey",),
     ),
     Verb(
         "trust",

@@ -1,6 +1,7 @@
 """The log in a folder: made, opened, read, appended to and checked.
 
     checkpoint                      the signed note: origin, size, root
+    rekey/<size>                    a checkpoint under which the key changed, signed by both
     cosigned                        the newest checkpoint that witnesses cosigned
     verifier                        the note verifier line of the log's key
     tile/<L>/<N>[.p/<W>]            hashes
@@ -20,6 +21,7 @@ from kvg import durable
 from kvg.digest import Buffer
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, Untrusted, UsageError
 from kvg.log import merkle, tiles
+from kvg.log import rekey as rekeys
 from kvg.log.checkpoint import (
     MAX_CHECKPOINT_SIZE,
     Checkpoint,
@@ -90,7 +92,7 @@ class Log:
 
     @classmethod
     def open(cls, folder: Path, *, staging: Path, verifier: PublicKey | None = None) -> Log:
-        """The log in ``folder``; its key must be ``verifier`` when given.
+        """The log in ``folder``; its key must be ``verifier`` when given, or follow from it.
 
         Raises ``NotFound`` when there is no folder, ``Corrupt`` when it holds no whole log.
         """
@@ -106,10 +108,11 @@ class Log:
         if not text.endswith("\n"):
             raise Corrupt(f"{what}: cut short")
         origin, public = parse_verifier(text[:-1], what=what)
-        if verifier is not None and public != verifier:
-            raise Untrusted(f"{what}: its key is {public.keyid}, expected {verifier.keyid}")
         note = _read(source, CHECKPOINT, MAX_CHECKPOINT_SIZE)
-        return cls(folder, staging=staging, origin=origin, verifier=public, note=note)
+        log = cls(folder, staging=staging, origin=origin, verifier=public, note=note)
+        if verifier is not None and public != verifier:
+            rekeys.follow(log, verifier)
+        return log
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -227,6 +230,49 @@ class Log:
             durable.replace(self.folder / CHECKPOINT, [kept], staging=self._staging)
             self._set(kept, found)
 
+    @property
+    def source(self) -> FolderSource:
+        """The log's files."""
+        return self._source
+
+    def rekey(self, entry: bytes, old: PrivateKey, new: PrivateKey) -> int:
+        """Append ``entry``, a ``rekey`` that names ``new``, signed by both; ``new`` signs from now.
+
+        Returns its index. Cut short at any point, ``finish_rekey`` completes it, or it never was.
+        """
+        self._check_key(old)
+        self.refresh()
+        first = self.size
+        self._write_bundles([entry])
+        edge = self._write_tiles([merkle.leaf_hash(entry)])
+        checkpoint = Checkpoint(self.origin, first + 1, tiles.edge_root(edge))
+        note = sign_checkpoint(checkpoint, old, new)
+        durable.make_dir(self.folder / rekeys.FOLDER)
+        path = self.folder / rekeys.file_name(checkpoint.size)
+        durable.replace(path, [note], staging=self._staging)
+        durable.replace(self.folder / CHECKPOINT, [note], staging=self._staging)
+        self._set(note, checkpoint)
+        self.finish_rekey()
+        return first
+
+    def finish_rekey(self) -> None:
+        """Bring the key of a ``rekey`` that is the log's last entry into force."""
+        new = rekeys.pending_key(self)
+        if new is None:
+            return
+        line = encode_verifier(self.origin, new) + "\n"
+        if (self.folder / COSIGNED).exists():
+            durable.remove(self.folder / COSIGNED)  # under the old key; a witness signs again
+        durable.replace(self.folder / VERIFIER, [line.encode("utf-8")], staging=self._staging)
+        self.verifier = new
+
+    def _check_key(self, key: PrivateKey) -> None:
+        if key.public != self.verifier:
+            raise Untrusted(
+                f"log {self.folder}: key {key.public.keyid} is not its key",
+                hint=f"the log of {self.origin} is signed by {self.verifier.keyid}",
+            )
+
     def append(self, entries: Sequence[Buffer], key: PrivateKey) -> int:
         """Append ``entries``, signed by the log's ``key``; returns the index of the first.
 
@@ -234,11 +280,7 @@ class Log:
         it is after. Raises ``Untrusted`` on another key, ``UsageError`` on an entry of 64 KiB
         or more.
         """
-        if key.public != self.verifier:
-            raise Untrusted(
-                f"log {self.folder}: key {key.public.keyid} is not its key",
-                hint=f"the log of {self.origin} is signed by {self.verifier.keyid}",
-            )
+        self._check_key(key)
         from kvg.log.entry import MAX_ENTRY_SIZE
 
         self.refresh()

@@ -255,7 +255,7 @@ class Store:
         origin = self.log.origin
         if self.keyring is None:
             raise NotFound(f"no keys at hand for the log {origin}")
-        return self.keyring.log_key(origin)
+        return self.keyring.log_key(origin, self.log.verifier)
 
     def refs(self) -> Mapping[str, Digest]:
         """Every ref that stands, by name."""
@@ -558,8 +558,8 @@ class Store:
         if line is None:
             raise Corrupt(f"{what} is missing", hint=f"it is the line in {self.root}/log/verifier")
         origin, public = parse_verifier(line, what=what)
-        own = self.keyring.log_public(origin) if self.keyring is not None else None
-        if own is not None and own != public:
+        own = self.keyring.log_publics(origin) if self.keyring is not None else ()
+        if own and public not in own:
             raise Untrusted(
                 f"{what} is not the key that {origin} was made with",
                 hint="the log or its configuration was swapped; restore the store from a copy",

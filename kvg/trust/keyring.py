@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOGS = "logs"
 SEEN = ".seen"
+NEXT = ".next.pem"
 STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
@@ -124,9 +125,39 @@ class Keyring:
         self._write(path, signing.encode_private(key, None), 0o600)
         return key
 
-    def log_key(self, origin: str) -> PrivateKey:
-        """The key of the log ``origin``. Raises ``NotFound`` when it was not made here."""
+    def next_log_key(self, origin: str) -> PrivateKey:
+        """Make and keep the key that is to replace that of the log ``origin``; once is enough."""
+        self.log_key(origin)
+        path = self._log_path(origin).with_suffix(NEXT)
+        if path.exists():
+            return load_file(path, None)
+        key = signing.generate()
+        self._write(path.with_suffix(".pub"), _public_line(key.public, origin), 0o644)
+        self._write(path, signing.encode_private(key, None), 0o600)
+        return key
+
+    def take_next_log_key(self, origin: str, public: PublicKey) -> None:
+        """Put the next key of the log ``origin`` in the place of its key, if it is ``public``."""
         path = self._log_path(origin)
+        following = path.with_suffix(NEXT)
+        if not following.exists() or load_file(following, None).public != public:
+            return
+        line = _public_line(public, origin)
+        durable.replace(path.with_suffix(".pub"), [line], staging=path.parent, mode=0o644)
+        durable.move(following, path)
+        durable.remove(following.with_suffix(".pub"))
+
+    def log_key(self, origin: str, public: PublicKey | None = None) -> PrivateKey:
+        """The key of the log ``origin``; the next one when that is the one with ``public``.
+
+        Raises ``NotFound`` when it was not made here.
+        """
+        path = self._log_path(origin)
+        following = path.with_suffix(NEXT)
+        if public is not None and following.exists():
+            key = load_file(following, None)
+            if key.public == public:
+                return key
         if not path.exists():
             raise NotFound(
                 f"no key for the log {origin} in {path.parent}",
@@ -141,6 +172,15 @@ class Keyring:
             return signing.parse_public(_read(path).decode("utf-8", "replace"), what=str(path))
         except NotFound:
             return None
+
+    def log_publics(self, origin: str) -> tuple[PublicKey, ...]:
+        """The public keys by which the log ``origin``, made here, may be known: now and next."""
+        known = self.log_public(origin)
+        path = self._log_path(origin).with_suffix(NEXT).with_suffix(".pub")
+        if known is None or not path.exists():
+            return () if known is None else (known,)
+        text = _read(path).decode("utf-8", "replace")
+        return (known, signing.parse_public(text, what=str(path)))
 
     def seen_checkpoint(self, origin: str) -> bytes | None:
         """The newest checkpoint of the log ``origin`` that this user has seen; None if none."""

@@ -105,6 +105,7 @@ _HOMES: dict[str, str] = {
     "public-key": "keys",
     "trusted-key": "keys",
     "revocation": "keys",
+    "rekeyed": "keys",
     "threshold": "keys",
     "trust-summary": "keys",
 }

@@ -10,6 +10,7 @@ from kvg.cli.render.words import listed
 from kvg.flow.records.keys import (
     KeyEntry,
     PublicText,
+    Rekeyed,
     Revoked,
     Threshold,
     TrustEntry,
@@ -44,6 +45,14 @@ def revocation(record: Revoked, view: View) -> Iterator[str]:
     yield f"{keyid}{name}  {word} from entry {record.size:,} of {record.origin} on\n"
 
 
+def rekeyed(record: Rekeyed, view: View) -> Iterator[str]:
+    if record.verifier is None:
+        yield f"log {record.origin}: its key would be replaced\n"
+    else:
+        yield f"{record.verifier}\n"
+        view.aside(f"entry {record.index} of {record.origin}, signed by the old key and the new")
+
+
 def threshold(record: Threshold, view: View) -> Iterator[str]:
     yield f"{record.role}  {record.needed} needed, {record.trusted} trusted\n"
 
@@ -61,6 +70,7 @@ RENDERERS = cast(
         "public-key": public_key,
         "trusted-key": trusted_key,
         "revocation": revocation,
+        "rekeyed": rekeyed,
         "threshold": threshold,
         "trust-summary": trust_summary,
     },

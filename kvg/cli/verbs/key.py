@@ -102,7 +102,26 @@ def export(
     return export_key(invocation(ctx).settings, name, form)
 
 
-COMMANDS = {"new": new, "list": list_, "show": show, "import": import_, "export": export}
+def rekey(ctx: typer.Context) -> Record:
+    """Replace the key that signs the store's log.
+
+    The change is an entry of the log under a checkpoint that the old key and the new one sign, so
+    who knows the old key can follow. Prints the new verifier line.
+    """
+    from kvg.flow.rekey import rekey as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings)
+
+
+COMMANDS = {
+    "new": new,
+    "list": list_,
+    "show": show,
+    "import": import_,
+    "export": export,
+    "rekey": rekey,
+}
 EXAMPLES = {
     "new": """
     $ kvg key new work
@@ -120,5 +139,8 @@ EXAMPLES = {
     "export": """
     $ kvg key export work > work.pub
     $ kvg key export work --form pem
+    """,
+    "rekey": """
+    $ kvg key rekey
     """,
 }

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kvg.flow.records.keys import (
         KeyEntry,
         PublicText,
+        Rekeyed,
         Revoked,
         Threshold,
         TrustEntry,
@@ -127,6 +128,7 @@ _HOMES = {
     "ReplaySummary": "computed",
     "Stats": "upkeep",
     "Status": "status",
+    "Rekeyed": "keys",
     "Revoked": "keys",
     "TextPiece": "computed",
     "Threshold": "keys",
@@ -192,6 +194,7 @@ __all__ = [
     "ReplaySummary",
     "Stats",
     "Status",
+    "Rekeyed",
     "Revoked",
     "TextPiece",
     "Threshold",

@@ -63,6 +63,20 @@ class Revoked(Record):
 
 
 @frozen
+class Rekeyed(Record):
+    """A log's key was replaced: its verifier lines before and after, and the entry that says so.
+
+    ``verifier`` and ``index`` are None in a dry run.
+    """
+
+    type: ClassVar[str] = "rekeyed"
+    origin: str
+    previous: str
+    verifier: str | None
+    index: int | None
+
+
+@frozen
 class Threshold(Record):
     """How many distinct keys ``role`` needs, and how many are trusted for it."""
 

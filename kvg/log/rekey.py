@@ -1,0 +1,92 @@
+"""A log's key replaced by another: a ``rekey`` entry under a checkpoint that both keys signed.
+
+Each such checkpoint is kept as ``rekey/<size>``. So who pinned the first key can follow to the
+present one: every step is the word of the key before it, about a log that this one extends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
+from kvg.log.entry import RekeyEntry, parse_entry
+from kvg.signing.note import is_note_signed, parse_note, parse_verifier
+
+if TYPE_CHECKING:
+    from kvg.log.log import Log
+    from kvg.signing.keys import PublicKey
+
+FOLDER: Final = "rekey"
+MAX_STEPS: Final = 10_000
+
+
+def file_name(size: int) -> str:
+    """The name, in the log's folder, of the checkpoint of ``size`` that two keys signed."""
+    return f"{FOLDER}/{size}"
+
+
+def follow(log: Log, start: PublicKey) -> None:
+    """Raise ``Untrusted`` unless the key of ``log`` is ``start`` or follows from it."""
+    known = start
+    for checkpoint, note in _steps(log):
+        new = _new_key(log, checkpoint)
+        parsed = parse_note(note, what=f"log {log.folder}: {file_name(checkpoint.size)}")
+        if all(is_note_signed(parsed, log.origin, key) for key in (known, new)):
+            known = new
+    if known != log.verifier:
+        raise Untrusted(
+            f"log {log.folder}: its key is {log.verifier.keyid}, expected {start.keyid}",
+            hint="the log was swapped, or was given a new key without the word of the old one",
+        )
+
+
+def pending_key(log: Log) -> PublicKey | None:
+    """The key that a rekey cut short has still to bring into force; None when there is none."""
+    data = log.source.read(file_name(log.size), MAX_CHECKPOINT_SIZE)
+    if data is None:
+        return None
+    what = f"log {log.folder}: {file_name(log.size)}"
+    checkpoint = parse_checkpoint(data, what=what)
+    if (checkpoint.origin, checkpoint.root) != (log.origin, log.root):
+        return None
+    new = _new_key(log, checkpoint)
+    return None if new == log.verifier else new
+
+
+def _steps(log: Log) -> Iterator[tuple[Checkpoint, bytes]]:
+    """Every kept checkpoint of this very log, in order; what a crash left is passed over."""
+    for size in _sizes(log):
+        what = f"log {log.folder}: {file_name(size)}"
+        data = log.source.read(file_name(size), MAX_CHECKPOINT_SIZE)
+        if data is None:
+            raise Corrupt(f"{what}: missing", hint="kvg fsck")
+        found = parse_checkpoint(data, what=what)
+        is_ours = found.origin == log.origin and found.size == size
+        if is_ours and log.is_extension_of(found.size, found.root):
+            yield found, data
+
+
+def _sizes(log: Log) -> list[int]:
+    try:
+        names = [path.name for path in (log.folder / FOLDER).iterdir()]
+    except FileNotFoundError:
+        return []
+    found = sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    if len(found) > MAX_STEPS:
+        raise Corrupt(f"log {log.folder}: {len(found)} changes of its key")
+    return [size for size in found if 0 < size <= log.size]
+
+
+def _new_key(log: Log, checkpoint: Checkpoint) -> PublicKey:
+    """The key that the last entry under ``checkpoint`` names."""
+    what = f"log {log.folder}: entry {checkpoint.size - 1}"
+    raw = next(iter(log.read(checkpoint.size - 1, checkpoint.size)))
+    entry = parse_entry(raw, what=what)
+    if not isinstance(entry, RekeyEntry):
+        raise Corrupt(f"{what}: not a change of key")
+    origin, public = parse_verifier(entry.public, what=what)
+    if origin != log.origin:
+        raise Incompatible(f"{what}: a key of the log {origin}")
+    return public

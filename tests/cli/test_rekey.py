@@ -1,0 +1,115 @@
+"""``kvg key rekey``: a new key for the log, whole or not at all, and followed from the old one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvg import durable
+from kvg.errors import Untrusted
+from kvg.log.log import Log
+from kvg.signing.note import parse_verifier
+from kvg.store import Store
+from tests.artifacts import key_of
+from tests.cli.conftest import Run, Stored
+
+
+def opened(root: Path, line: str) -> Log:
+    """The log as somebody sees it who knows the verifier ``line``."""
+    return Log.open(root / "log", verifier=parse_verifier(line, what="it")[1], staging=root / "tmp")
+
+
+def fresh(stored: Stored) -> Store:
+    return Store.open(stored.store.root, keyring=stored.store.keyring)
+
+
+def test_the_log_goes_on_under_its_new_key(stored: Stored, kvg: Run, home: Path) -> None:
+    root = stored.store.root
+    first = kvg("log", "--checkpoint", "--json").record["verifier"]
+    done = kvg("key", "rekey", "--json").record
+    assert done["previous"] == first != done["verifier"]
+    assert kvg("verify").code == 0 and kvg("fsck").code == 0
+    assert kvg("tag", "v1", "demo").code == 0
+    newest = kvg("log", "--json").records
+    assert [item["entry"] for item in newest[:2]] == ["ref", "rekey"]
+    assert kvg("key", "rekey", "-q").code == 0
+    assert kvg("tag", "v2", "demo").code == 0
+    assert kvg("verify").code == 0
+    third = kvg("log", "--checkpoint", "--json").record["verifier"]
+    for line in (first, done["verifier"], third):  # each pin leads to the present key
+        assert opened(root, line).size == fresh(stored).log.size
+    names = sorted(path.name for path in (home / ".local/share/kvg/keys/logs").iterdir())
+    assert len(names) == 3  # the key, its public half, what was seen
+
+
+def test_nobody_else_gives_the_log_a_key(stored: Stored, kvg: Run) -> None:
+    root = stored.store.root
+    first = kvg("log", "--checkpoint", "--json").record["verifier"]
+    kvg("key", "rekey")
+    second = kvg("log", "--checkpoint", "--json").record["verifier"]
+    (kept,) = (root / "log/rekey").iterdir()
+    good = kept.read_bytes()
+    lines = good.splitlines(keepends=True)
+    for bad in (b"".join(lines[:-2] + lines[-1:]), b"".join(lines[:-1])):  # one of the two signed
+        kept.write_bytes(bad)
+        with pytest.raises(Untrusted, match="expected"):
+            opened(root, first)
+    kept.unlink()
+    with pytest.raises(Untrusted, match="expected"):
+        opened(root, first)
+    opened(root, second)
+    with pytest.raises(Untrusted):
+        Log.open(root / "log", verifier=key_of("mallory").public, staging=root / "tmp")
+
+
+def test_a_swapped_verifier_line_is_no_rekey(stored: Stored, kvg: Run) -> None:
+    other = Path("other")
+    kvg("init", str(other))
+    shutil.copytree(other / ".kvg/log", "swapped")
+    shutil.rmtree(".kvg/log")
+    shutil.move("swapped", ".kvg/log")
+    assert kvg("ls").code == 6
+
+
+def test_cut_short_at_every_point(
+    stored: Stored, kvg: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each: the store verifies, takes another entry, and is rekeyed by the next try."""
+    keys = home / ".local/share/kvg/keys"
+    shutil.copytree(".kvg", tmp_path / "store")
+    shutil.copytree(keys, tmp_path / "keys")
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+    n_points, done = 0, False
+    while not done:
+        for source, target in ((tmp_path / "store", Path(".kvg")), (tmp_path / "keys", keys)):
+            shutil.rmtree(target)
+            shutil.copytree(source, target)
+        left = n_points
+
+        def stop(name: str, path: object) -> int | None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            return None
+
+        durable.set_hook(stop)
+        try:
+            done = kvg("key", "rekey").code == 0
+        finally:
+            durable.set_hook(None)
+        assert kvg("verify").code == 0, n_points
+        assert kvg("tag", "v1", "demo").code == 0, n_points
+        assert kvg("key", "rekey").code == 0, n_points
+        assert kvg("fsck").code == 0, n_points
+        n_points += 1
+    assert n_points > 20
+
+
+def test_a_dry_run(stored: Stored, kvg: Run) -> None:
+    size = stored.store.log.size
+    shown = kvg("key", "rekey", "--dry-run")
+    assert shown.code == 0 and "would be replaced" in shown.out
+    assert fresh(stored).log.size == size
