@@ -48,6 +48,14 @@ _POINTWISE_FUNCTIONS = (
 )
 
 
+_SWITCHES = (
+    "_set_grad_enabled is_autocast_enabled set_autocast_enabled get_autocast_dtype "
+    "set_autocast_dtype autocast_increment_nesting autocast_decrement_nesting "
+    "is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache"
+)
+"""Functions of ``torch._C`` that compute nothing: gradient and autocast modes."""
+
+
 def _named(owner: object, names: str) -> set[Hashable]:
     return {getattr(owner, name) for name in names.split() if hasattr(owner, name)}
 
@@ -58,6 +66,7 @@ ROW_WISE: frozenset[Hashable] = frozenset(
     | _named(torch.Tensor, _ROW_REDUCTIONS)
     | _named(torch, _MODULE)
     | _named(functional, _FUNCTIONAL)
+    | _named(torch._C, _SWITCHES)
     | {
         getattr(torch.Tensor, name).__get__
         for name in _PROPERTIES.split()
