@@ -67,11 +67,15 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("stats",),
     ("quota",),
     ("forget", "demo", "--dry-run"),
+    ("remote", "list"),
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 
 WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "prereg", "doctor", "bench")
 """Verbs that load a model, or look for one."""
+
+WITH_REMOTE = ("bundle", "clone", "fetch", "pull", "push")
+"""Verbs whose time is that of what they move."""
 
 
 def environment(home: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kvg.cli.reporting import StderrReport
-from kvg.cli.terminal import ColorChoice, Terminal, look
+from kvg.cli.terminal import ColorChoice, Terminal, look, printable
 from kvg.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +80,14 @@ class Invocation:
         from kvg.flow.settings import open_store
 
         return open_store(self.settings)
+
+    def ask(self, question: str) -> bool:
+        """Put a question to the person at the terminal; anything but yes is a no."""
+        import sys
+
+        sys.stderr.write(f"{printable(question)} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _configured(self, key: str) -> object:
         from kvg.cli.layers import quick_look

@@ -54,6 +54,24 @@ VERBS: tuple[Verb, ...] = (
     Verb("show", EVERYDAY, "show one artifact", "show"),
     Verb("ls", EVERYDAY, "list the refs", "ls"),
     Verb("diff", EVERYDAY, "compare two artifacts", "diff"),
+    Verb("clone", EVERYDAY, "make a store from a remote", "clone"),
+    Verb("fetch", EVERYDAY, "bring what a remote has here, verified", "fetch", dry_run=("fetch",)),
+    Verb("pull", EVERYDAY, "fetch, and move your own refs along", "pull", dry_run=("pull",)),
+    Verb("push", EVERYDAY, "bring refs and all they need to a remote", "push", dry_run=("push",)),
+    Verb(
+        "remote",
+        EVERYDAY,
+        "name the places to exchange with",
+        "remote",
+        subverbs=(
+            ("add", "give a remote a name"),
+            ("list", "list the remotes"),
+            ("set", "change a remote"),
+            ("remove", "forget a remote"),
+            ("show", "show what a remote has and whose it is"),
+        ),
+        dry_run=("add", "set", "remove"),
+    ),
     Verb("tag", UPKEEP, "give an artifact a name", "tag", dry_run=("tag",)),
     Verb("mv", UPKEEP, "rename a ref", "mv", dry_run=("mv",)),
     Verb("rm", UPKEEP, "remove refs", "rm", dry_run=("rm",)),
@@ -79,6 +97,19 @@ VERBS: tuple[Verb, ...] = (
         "remove the content of an artifact for good",
         "forget",
         dry_run=("forget",),
+    ),
+    Verb(
+        "bundle",
+        UPKEEP,
+        "carry artifacts in one file",
+        "bundle",
+        subverbs=(
+            ("create", "write refs and all they need into one file"),
+            ("verify", "check every byte and signature of a bundle"),
+            ("list", "list what a bundle says it holds"),
+            ("apply", "take a bundle in, verified"),
+        ),
+        dry_run=("create", "apply"),
     ),
     Verb(
         "key",
@@ -205,5 +236,8 @@ MISTAKES: dict[str, str] = {
     "sign": "kvg replay REF --sign",
     "inspect": "kvg show REF",
     "info": "kvg status",
+    "upload": "kvg push",
+    "download": "kvg pull",
+    "sync": "kvg pull",
 }
 """What people type when they mean something else, and the command they want."""

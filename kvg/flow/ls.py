@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 
 
 def ls(
-    store: Store, settings: Settings, *, stale: bool = False, graftable: bool = False
+    store: Store,
+    settings: Settings,
+    *,
+    stale: bool = False,
+    graftable: bool = False,
+    everything: bool = False,
 ) -> Iterator[RefEntry]:
-    """Every ref, by name.
+    """Every ref of one's own, by name; ``everything`` adds those that say what remotes had.
 
     ``stale`` keeps those past their validity or with a dependency that has changed; ``graftable``
     those whose model is registered here.
     """
     pins, models = store.pins(), models_by_fingerprint(store)
-    for name, digest in sorted(store.refs().items()):
+    refs = store.refs() if everything else store.own_refs()
+    for name, digest in sorted(refs.items()):
         manifest = store.manifest(digest, what=name)
         if graftable and manifest.model.fingerprint not in models:
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
-from kvg.objects.statement import Provenance, Resource, Statement, parse_statement
+from kvg.objects.statement import Provenance, Resource, parse_statement
 from kvg.signing.dsse import parse_envelope
 
 if TYPE_CHECKING:
@@ -75,10 +75,21 @@ def attested(store: Store, digest: Digest) -> tuple[Digest, ...]:
 
 def named_by(store: Store, envelope: Digest) -> Iterator[Digest]:
     """The digests that the statement in ``envelope`` names, beside its subject and its parent."""
-    statement = _statement(store, envelope)
-    if statement is None:
+    what = f"attestation {short(envelope)}"
+    try:
+        raw = store.objects.read(envelope, what=what, limit=MAX_ENVELOPE_BYTES)
+    except (Corrupt, Incompatible):
         return
-    said = statement.predicate
+    yield from digests_named(bytes(raw))
+
+
+def digests_named(envelope: bytes) -> Iterator[Digest]:
+    """As ``named_by``, for the bytes of an envelope. One that can't be read names nothing."""
+    try:
+        payload = parse_envelope(envelope, what="attestation").payload
+        said = parse_statement(payload, what="attestation").predicate
+    except (Corrupt, Incompatible):
+        return
     if isinstance(said, Provenance):
         yield from (digest for digest in (said.family, said.method) if digest is not None)
         yield from _digests((*(said.source or ()), *said.depends))
@@ -89,12 +100,3 @@ def named_by(store: Store, envelope: Digest) -> Iterator[Digest]:
 
 def _digests(resources: Iterable[Resource]) -> Iterator[Digest]:
     return (item.digest for item in resources if item.digest is not None)
-
-
-def _statement(store: Store, envelope: Digest) -> Statement | None:
-    what = f"attestation {short(envelope)}"
-    try:
-        raw = store.objects.read(envelope, what=what, limit=MAX_ENVELOPE_BYTES)
-        return parse_statement(parse_envelope(bytes(raw), what=what).payload, what=what)
-    except (Corrupt, Incompatible):
-        return None

@@ -22,6 +22,15 @@ CONFIG_FILE = "config.toml"
 LOST_FOUND = "lost-found"
 """The folder for what ``fsck --repair`` takes out of the way; nothing is ever read from it."""
 
+QUARANTINE = "quarantine"
+"""The folder in ``tmp`` for what was received and is not yet part of the store."""
+
+EXCHANGE_LOCK = "peers/lock"
+"""The file that whoever fetches or pushes holds flocked."""
+
+PUBLISHED = "logs"
+"""The folder of a store that is a remote, too, for the logs of those who push to it."""
+
 SHARED_KEY = "store.shared"
 GROUP = "group"
 """The key of ``config.toml`` that says with whom the store's files are shared; its one value."""

@@ -159,6 +159,20 @@ class ObjectFolder:
         raw = kvz.decode(stored, digest=digest, size=size, what=what, limit=LIMIT_BYTES)
         return self._put(digest, len(raw), 1, lambda: (len(stored), [stored]))
 
+    def is_sound(self, digest: Digest, size: int) -> bool:
+        """Whether the object is there and whole by its own checksums; its SHA-256 is not taken."""
+        return self._sound_size(digest, size, 1) is not None
+
+    def adopt(self, other: ObjectFolder, digest: Digest) -> None:
+        """Move an object that ``other``, on the same file system, has checked to here.
+
+        What is here under its name is replaced. The quota counted it when it was put there.
+        """
+        with self.lock.shared():
+            replaced = _size_of(self.stored_path(digest))
+            durable.move(other.stored_path(digest), self.stored_path(digest))
+            self.quota.release(replaced)
+
     def _sound_size(self, digest: Digest, size: int, threads: int) -> int | None:
         """The stored size of an object that is there and whole by its own checksums, else None."""
         if not self.has(digest):

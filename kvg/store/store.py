@@ -23,9 +23,11 @@ from kvg.store.expectation import ANY
 from kvg.store.index import Index
 from kvg.store.layout import (
     CONFIG_FILE,
+    EXCHANGE_LOCK,
     FOLDER,
     GROUP,
     LOG_KEY,
+    QUARANTINE,
     SHARED_KEY,
     has_format,
     make,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.store.expectation import Expectation
     from kvg.store.fold import FamilyClaim
+    from kvg.store.peers import Peers
     from kvg.store.pending import Pending
     from kvg.store.publish import Published, RefMove
     from kvg.store.refs import LoggedAttestation, Member, Move
@@ -100,6 +103,8 @@ class Store:
             read=self._read_artifact,
             claim=self._read_claim,
         )
+        self.exchange = Lock(root / EXCHANGE_LOCK, wait_s=lock_wait, report=report)
+        """Held by one fetch or push at a time."""
         self._log: tuple[tuple[int, ...], Log] | None = None
         self._seen: tuple[int, bytes] = (0, b"")
 
@@ -249,6 +254,33 @@ class Store:
         from kvg.store import trusted
 
         return trusted.read_trust(self)
+
+    @property
+    def peers(self) -> Peers:
+        """The logs of other publishers, as last seen."""
+        from kvg.store.peers import Peers
+
+        return Peers(self.root, staging=self.staging)
+
+    @property
+    def quarantine(self) -> ObjectFolder:
+        """Objects that were received and checked one by one, and are not part of the store yet."""
+        return ObjectFolder(
+            self.staging / QUARANTINE,
+            staging=self.staging,
+            lock=self.lock,
+            codec=self._codec,
+            quota=self.quota,
+        )
+
+    def is_tracking(self, name: str) -> bool:
+        """Whether ``name`` says what a remote had, as ``origin/handbook``, and is not one's own."""
+        remote, slash, _ = name.partition("/")
+        return bool(slash) and remote in self.config.names("remote")
+
+    def own_refs(self) -> Mapping[str, Digest]:
+        """The refs that stand, by name, without those that tell what remotes had."""
+        return {name: value for name, value in self.refs().items() if not self.is_tracking(name)}
 
     def log_key(self) -> PrivateKey:
         """The key that signs this store's log. Raises ``NotFound`` when it was not made here."""

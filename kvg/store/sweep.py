@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible
+from kvg.errors import Conflict, Corrupt, Incompatible, KvgError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, PinEntry, RefEntry, parse_entry
 from kvg.store import pending
 from kvg.store.closure import attested, closure
+from kvg.store.layout import EXCHANGE_LOCK, PUBLISHED, QUARANTINE
+from kvg.store.lock import Lock
 from kvg.store.marks import Marks
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ def sweep(
     ``advance`` is told how many objects were looked at. Raises ``Corrupt`` when something that the
     log keeps can't be read, ``Conflict`` when the lock is not had.
     """
+    if (store.root / PUBLISHED).is_dir():
+        raise KvgError(
+            f"{store.root}: other stores push here, and nobody knows what they need of it",
+            hint="what was pushed stays; gc runs in the stores that push",
+        )
     reach = Reach(store)
     if dry_run:
         reach.look()
@@ -221,12 +228,30 @@ def sweep_temporaries(store: Store, *, dry_run: bool = False) -> tuple[int, int]
 def _sweep_temporary(path: Path, dry_run: bool) -> int | None:
     if path.name.startswith(durable.PARTIAL + "."):
         return durable.remove_abandoned(path, dry_run=dry_run)
+    if path.name == QUARANTINE and path.is_dir() and not path.is_symlink():
+        return _sweep_quarantine(path, dry_run)
     if path.name.startswith(INDEX_ASIDE) and path.is_dir() and not path.is_symlink():
         size = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(path))
         if not dry_run:
             durable.remove_tree(path)
         return size
     return None
+
+
+def _sweep_quarantine(path: Path, dry_run: bool) -> int | None:
+    """What was received and not taken; a fetch that is at work keeps its own."""
+    from kvg.store.quota import size_of
+
+    try:
+        if not size_of(path):
+            return None
+        with Lock(path.parent.parent / EXCHANGE_LOCK, wait_s=0).exclusive():
+            size = size_of(path)
+            if not dry_run:
+                durable.remove_tree(path)
+            return size
+    except Conflict:
+        return None
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         check_trust,
     )
     from kvg.verify.judgement import Judgement, is_gate_met, judge, required_gates
+    from kvg.verify.received import judge_received
 
 _HOMES = {
     "ArtifactCheck": "kvg.verify.check",
@@ -34,6 +35,7 @@ _HOMES = {
     "check_trust": "kvg.verify.check",
     "is_gate_met": "kvg.verify.judgement",
     "judge": "kvg.verify.judgement",
+    "judge_received": "kvg.verify.received",
     "required_gates": "kvg.verify.judgement",
     "verify_artifact": "kvg.verify.artifact",
     "verify_to_replay": "kvg.verify.artifact",
@@ -51,6 +53,7 @@ __all__ = (
     "check_trust",
     "is_gate_met",
     "judge",
+    "judge_received",
     "required_gates",
     "verify_artifact",
     "verify_to_replay",

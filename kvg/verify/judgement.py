@@ -177,7 +177,7 @@ def open_attestation(
         item.index,
         item.envelope,
         raw.nbytes,
-        _statement(envelope, digest, name) if counted else None,
+        parse_envelope_statement(envelope, digest, name) if counted else None,
         counted,
         tuple(s.keyid for s in envelope.signatures if trust.find(s.keyid) is None),
         tuple(keyid for keyid in by if keyid not in counted),
@@ -197,7 +197,11 @@ def _check_logged(log: Log, digest: Digest, item: LoggedAttestation, name: str) 
         raise Corrupt(f"{name}: not in the log at {item.index}", hint="kvg reindex")
 
 
-def _statement(envelope: Envelope, digest: Digest, name: str) -> Statement | None:
+def parse_envelope_statement(envelope: Envelope, digest: Digest, name: str) -> Statement | None:
+    """The statement in ``envelope``, None when of an unknown kind; its signatures are the caller's.
+
+    Raises ``Untrusted`` when it is about another artifact than ``digest``, ``Corrupt``.
+    """
     if envelope.payload_type != PAYLOAD_TYPE:
         return None
     try:

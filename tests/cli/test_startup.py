@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.startup import COMMANDS, WITH_MODEL, environment, make_store
+from bench.startup import COMMANDS, WITH_MODEL, WITH_REMOTE, environment, make_store
 from kvg.cli.table import VERBS
 
 CODES = {
@@ -91,7 +91,7 @@ def test_a_reader_loads_no_writer(rows: Rows, words: tuple[str, ...]) -> None:
 
 
 def test_every_verb_is_measured() -> None:
-    measured = {words[0] for words in COMMANDS} | set(WITH_MODEL)
+    measured = {words[0] for words in COMMANDS} | set(WITH_MODEL) | set(WITH_REMOTE)
     assert {verb.name for verb in VERBS} <= measured
 
 

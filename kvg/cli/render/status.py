@@ -7,12 +7,12 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import columns, count, listed
-from kvg.flow.records.status import Status
+from kvg.flow.records.status import RemoteState, Status
 
 
 def status(record: Status, view: View) -> Iterator[str]:
     """One line; with ``-v`` all of it."""
-    remotes = "; ".join(record.remotes) or "no remote"
+    remotes = "; ".join(_remote(state) for state in record.remote_states) or "no remote"
     yield (
         f"{count(record.refs, 'ref')}; {remotes}; model {record.model or 'none'}; "
         f"gates required: {listed(record.require)}\n"
@@ -30,4 +30,16 @@ def status(record: Status, view: View) -> Iterator[str]:
         )
 
 
-RENDERERS = cast("dict[str, Renderer]", {"status": status})
+def remote_state(record: RemoteState, view: View) -> Iterator[str]:
+    yield _remote(record) + "\n"
+
+
+def _remote(state: RemoteState) -> str:
+    if not state.seen:
+        return f"{state.name} never seen"
+    told = [f"ahead {state.ahead}"] if state.ahead else []
+    told += [f"behind {state.behind}"] if state.behind else []
+    return f"{state.name} {', '.join(told) or 'up to date'}"
+
+
+RENDERERS = cast("dict[str, Renderer]", {"status": status, "remote-state": remote_state})

@@ -34,6 +34,9 @@ def ls(
     graftable: Annotated[
         bool, typer.Option("--graftable", help="Only those whose model is registered here.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="Also REMOTE/REF: what remotes had when last seen.")
+    ] = False,
 ) -> Iterable[Record] | Iterator[Raw]:
     """List the refs.
 
@@ -43,7 +46,7 @@ def ls(
     from kvg.flow.ls import ls as flow
 
     run = invocation(ctx)
-    entries = flow(run.store, run.settings, stale=stale, graftable=graftable)
+    entries = flow(run.store, run.settings, stale=stale, graftable=graftable, everything=everything)
     if form is None and not nul:
         return entries
     if run.given.json:
@@ -80,6 +83,7 @@ COMMANDS = {"ls": ls}
 EXAMPLES = {
     "ls": """
     $ kvg ls
+    $ kvg ls --all
     $ kvg ls --format '{ref} {digest} {tokens}'
     $ kvg ls -0 --graftable | xargs -0 -n1 kvg verify
     """

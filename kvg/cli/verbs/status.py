@@ -11,7 +11,8 @@ from kvg.flow.records import Record
 def status(ctx: typer.Context) -> Record:
     """Show the store at a glance.
 
-    With -v also where it is and what it holds.
+    Ahead counts refs that a push would move, behind those that a pull would, as of the last push or
+    fetch. With -v also where it is and what it holds.
     """
     from kvg.flow.status import status as flow
 
@@ -22,6 +23,6 @@ COMMANDS = {"status": status}
 EXAMPLES = {
     "status": """
     $ kvg status
-    1 ref; no remote; model smol; gates required: none
+    1 ref; origin up to date; model smol; gates required: none
     """
 }

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
         OwnPositionSummary,
     )
     from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
+    from kvg.flow.records.exchange import (
+        BundleEntry,
+        BundleSummary,
+        OfferedKey,
+        RemoteEntry,
+        RemoteRefEntry,
+        Transfer,
+        TransferRef,
+    )
     from kvg.flow.records.findings import Finding, VerifySummary
     from kvg.flow.records.flywheel import (
         AnswerFound,
@@ -55,7 +64,7 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
-    from kvg.flow.records.status import Status
+    from kvg.flow.records.status import RemoteState, Status
     from kvg.flow.records.stores import (
         CheckedReceipt,
         Cosignature,
@@ -77,6 +86,8 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "BundleEntry": "exchange",
+    "BundleSummary": "exchange",
     "BenchSetup": "bench",
     "Prereg": "prereg",
     "PreregSample": "prereg",
@@ -116,6 +127,7 @@ _HOMES = {
     "ModelEntry": "models",
     "Name": "refs",
     "ObjectBytes": "artifacts",
+    "OfferedKey": "exchange",
     "Pinned": "refs",
     "PublicText": "keys",
     "RefEntry": "refs",
@@ -123,6 +135,9 @@ _HOMES = {
     "Reindexed": "stores",
     "QuotaState": "upkeep",
     "Remaining": "upkeep",
+    "RemoteEntry": "exchange",
+    "RemoteRefEntry": "exchange",
+    "RemoteState": "status",
     "Repaired": "upkeep",
     "Replay": "computed",
     "ReplaySummary": "computed",
@@ -132,6 +147,8 @@ _HOMES = {
     "Revoked": "keys",
     "TextPiece": "computed",
     "Threshold": "keys",
+    "Transfer": "exchange",
+    "TransferRef": "exchange",
     "TrustEntry": "keys",
     "Usage": "upkeep",
     "UsageSummary": "upkeep",
@@ -147,6 +164,8 @@ __all__ = [
     "Artifact",
     "Attestation",
     "BenchSetup",
+    "BundleEntry",
+    "BundleSummary",
     "CheckedReceipt",
     "Cosignature",
     "Collected",
@@ -179,6 +198,7 @@ __all__ = [
     "Name",
     "ObjectBytes",
     "OwnPositionSummary",
+    "OfferedKey",
     "Pinned",
     "Prereg",
     "PreregSample",
@@ -186,6 +206,9 @@ __all__ = [
     "PublicText",
     "RefEntry",
     "RefMoved",
+    "RemoteEntry",
+    "RemoteRefEntry",
+    "RemoteState",
     "Reindexed",
     "QuotaState",
     "Remaining",
@@ -198,6 +221,8 @@ __all__ = [
     "Revoked",
     "TextPiece",
     "Threshold",
+    "Transfer",
+    "TransferRef",
     "TrustEntry",
     "Usage",
     "UsageSummary",

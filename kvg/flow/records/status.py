@@ -9,6 +9,20 @@ from kvg.frozen import frozen
 
 
 @frozen
+class RemoteState(Record):
+    """A remote as last seen: refs that a push would move (``ahead``), and a pull (``behind``).
+
+    ``seen`` is False where nothing was ever pushed or fetched.
+    """
+
+    type: ClassVar[str] = "remote-state"
+    name: str
+    seen: bool
+    ahead: int
+    behind: int
+
+
+@frozen
 class Status(Record):
     """The store at a glance."""
 
@@ -22,4 +36,5 @@ class Status(Record):
     models: int
     keys: int
     remotes: tuple[str, ...]
+    remote_states: tuple[RemoteState, ...]
     require: tuple[str, ...]

@@ -1,0 +1,95 @@
+"""Renderers of exchange with remotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.words import brief, count, size
+from kvg.cli.terminal import printable
+from kvg.flow.records.exchange import (
+    BundleEntry,
+    BundleSummary,
+    OfferedKey,
+    RemoteEntry,
+    RemoteRefEntry,
+    Transfer,
+    TransferRef,
+)
+
+
+def transfer(record: Transfer, view: View) -> Iterator[str]:
+    """One line for what changed; what was the same is told only when nothing changed."""
+    changed = [ref for ref in record.refs if ref.state != "unchanged"]
+    if record.direction == "clone":
+        for ref in record.refs:
+            yield from transfer_ref(ref, view)
+    else:
+        told = ", ".join(f"{ref.ref} {ref.state}" for ref in changed)
+        moved = (
+            f", {count(record.objects_sent, 'object')}" if changed or record.objects_sent else ""
+        )
+        would = "would: " if record.dry_run else ""
+        yield f"{record.remote}: {would}{told or 'up to date'}{moved}\n"
+    if view.verbose:
+        yield (
+            f"{count(record.objects_sent, 'object')} moved, {size(record.bytes)}; "
+            f"{record.objects_skipped:,} there already, {record.resumed:,} of an earlier try; "
+            f"{record.seconds:.1f} s\n"
+        )
+
+
+def transfer_ref(record: TransferRef, view: View) -> Iterator[str]:
+    value = "removed" if record.digest is None else brief(record.digest)
+    signed = ", ".join(keyid[:6] for keyid in record.signers)
+    yield f"{record.ref}  {value}{f'  signed by {signed}, trusted' if signed else ''}\n"
+
+
+def remote(record: RemoteEntry, view: View) -> Iterator[str]:
+    changed = f"  ({record.changed})" if record.changed else ""
+    codec = f"  codec {record.codec}" if view.verbose else ""
+    yield f"{record.name}  {printable(record.url)}{codec}{changed}\n"
+
+
+def remote_ref(record: RemoteRefEntry, view: View) -> Iterator[str]:
+    if record.digest is None:
+        refused = view.terminal.out("refused", "red")
+        yield f"{record.ref}  {refused}: {printable(record.problem or '')}\n"
+        return
+    here = "new" if record.local is None else "differs here"
+    state = "same here" if record.local == record.digest else here
+    yield f"{record.ref}  {brief(record.digest)}  {state}\n"
+
+
+def offered_key(record: OfferedKey, view: View) -> Iterator[str]:
+    role = "publisher" if record.publisher else "key"
+    state = "trusted" if record.trusted else "not trusted"
+    yield f"{role} {record.keyid[:12]}  {state}\n  {printable(record.public)}\n"
+
+
+def bundle(record: BundleSummary, view: View) -> Iterator[str]:
+    yield (
+        f"{record.path}: {record.state}, {count(record.refs, 'ref')}, "
+        f"{count(record.objects, 'object')}, {size(record.bytes)}\n"
+    )
+
+
+def bundle_ref(record: BundleEntry, view: View) -> Iterator[str]:
+    digest = brief(record.digest) if view.person else record.digest
+    pages = count(record.pages, "page")
+    yield f"{record.ref}  {digest}  {count(record.tokens, 'token')}  {pages}\n"
+
+
+RENDERERS = cast(
+    "dict[str, Renderer]",
+    {
+        "bundle": bundle,
+        "bundle-ref": bundle_ref,
+        "transfer": transfer,
+        "transfer-ref": transfer_ref,
+        "remote": remote,
+        "remote-ref": remote_ref,
+        "offered-key": offered_key,
+    },
+)

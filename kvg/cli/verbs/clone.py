@@ -1,0 +1,49 @@
+"""``kvg clone``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def clone(
+    ctx: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL", help="A folder, or https://HOST/PATH.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Where; the last part of URL if left out.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="PATTERN", help="Only refs that match, docs/*."),
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option("--trust", metavar="KEYID", help="The publisher's key, as its owner says it."),
+    ] = None,
+) -> Iterable[Record]:
+    """Make a store from a remote.
+
+    Shows the publisher's key and asks whether to trust it; where nobody can be asked, --trust says
+    so. A key that lies on the remote is an offer: compare its id with what its owner tells you.
+    """
+    from kvg.flow.clone import clone as flow
+
+    run = invocation(ctx)
+    ask = run.ask if run.terminal.prompts else None
+    return flow(run.settings, url, folder, pattern=pattern, trust=trust or (), ask=ask)
+
+
+COMMANDS = {"clone": clone}
+EXAMPLES = {
+    "clone": """
+    $ kvg clone /mnt/share ../peer --trust 5d31c0
+    handbook  sha256:9f2ab1…  signed by 5d31c0, trusted
+    $ kvg clone https://kv.example.org/team --filter 'docs/*'
+    """
+}

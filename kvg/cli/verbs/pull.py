@@ -1,0 +1,45 @@
+"""``kvg pull``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def pull(
+    ctx: typer.Context,
+    remote: Annotated[
+        str | None, typer.Argument(metavar="REMOTE", help="Its name here; origin if left out.")
+    ] = None,
+    refs: Annotated[
+        list[str] | None, typer.Argument(metavar="REF", help="Refs there; all if none.")
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option("--trust", metavar="KEYID", help="Trust this key on offer there first."),
+    ] = None,
+) -> Iterable[Record]:
+    """Fetch, and move your own refs along.
+
+    Fast-forward only: a ref that went another way here is left, and told. What can't be had is
+    listed while everything else is taken.
+    """
+    from kvg.flow.pull import pull as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings, remote, refs or (), trust=trust or ())
+
+
+COMMANDS = {"pull": pull}
+EXAMPLES = {
+    "pull": """
+    $ kvg pull
+    origin: handbook moved, 12 objects
+    $ kvg pull origin handbook
+    """
+}

@@ -1,0 +1,48 @@
+"""``kvg push``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def push(
+    ctx: typer.Context,
+    remote: Annotated[
+        str | None, typer.Argument(metavar="REMOTE", help="Its name here; origin if left out.")
+    ] = None,
+    refs: Annotated[
+        list[str] | None, typer.Argument(metavar="REF", help="Refs; all of yours if none.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read back and check every byte that lies there.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Take the named refs off the remote.")
+    ] = False,
+) -> Iterable[Record]:
+    """Bring refs and all they need to a remote.
+
+    Only what is missing there moves; refs last, and fast-forward only: where the remote has gone on
+    meanwhile, pull first. Whoever can read the remote can read the token ids of what is pushed.
+    """
+    from kvg.flow.push import push as flow
+
+    run = invocation(ctx)
+    return flow(run.store, run.settings, remote, refs or (), delete=delete, read_back=verify)
+
+
+COMMANDS = {"push": push}
+EXAMPLES = {
+    "push": """
+    $ kvg push
+    origin: handbook new, 28 objects
+    $ kvg push origin handbook --verify
+    $ kvg push origin --delete old/draft
+    """
+}

@@ -1,0 +1,99 @@
+"""``kvg remote``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The remote's name here.")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, or https://HOST/PATH.")]
+
+
+def add(ctx: typer.Context, name: Name, url: Url) -> Record:
+    """Give a remote a name.
+
+    The one named origin is used where none is named. Nothing is looked at yet; the first push makes
+    the place a remote.
+    """
+    from kvg.flow.remote import remote_add
+
+    run = invocation(ctx)
+    return remote_add(run.store, run.settings, name, url)
+
+
+def list_(ctx: typer.Context) -> Iterable[Record]:
+    """List the remotes."""
+    from kvg.flow.remote import remote_list
+
+    return remote_list(invocation(ctx).store)
+
+
+def set_(
+    ctx: typer.Context,
+    name: Name,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The new address.")] = None,
+    codec: Annotated[
+        int | None,
+        typer.Option("--codec", metavar="0|1|2", help="How objects are stored there: 0 is raw."),
+    ] = None,
+) -> Record:
+    """Change a remote."""
+    from kvg.flow.remote import remote_set
+
+    run = invocation(ctx)
+    return remote_set(run.store, run.settings, name, url=url, codec=codec)
+
+
+def remove(ctx: typer.Context, name: Name) -> Record:
+    """Forget a remote.
+
+    Its refs here go too; what lies there stays as it is.
+    """
+    from kvg.flow.remote import remote_remove
+
+    run = invocation(ctx)
+    return remote_remove(run.store, run.settings, name)
+
+
+def show(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Its name here; origin if left out.")
+    ] = None,
+) -> Iterable[Record]:
+    """Show what a remote has and whose it is.
+
+    Keys that lie there are offers; trust one with kvg trust add once its owner has told you its id.
+    """
+    from kvg.flow.remote import remote_show
+
+    run = invocation(ctx)
+    return remote_show(run.store, run.settings, name)
+
+
+COMMANDS = {"add": add, "list": list_, "set": set_, "remove": remove, "show": show}
+EXAMPLES = {
+    "add": """
+    $ kvg remote add origin /mnt/share
+    $ kvg remote add mirror https://kv.example.org/team
+    """,
+    "list": """
+    $ kvg remote list
+    origin  /mnt/share
+    """,
+    "set": """
+    $ kvg remote set origin /mnt/other
+    $ kvg remote set origin --codec 0
+    """,
+    "remove": """
+    $ kvg remote remove mirror
+    """,
+    "show": """
+    $ kvg remote show origin
+    """,
+}

@@ -1,0 +1,340 @@
+"""``kvg bundle``: artifacts in one file, for machines without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg import codec as kvz
+from kvg import durable
+from kvg.digest import Buffer, Digest, blake3_hex, hex_of, sha256, sha256_all, short
+from kvg.errors import Corrupt, NotFound
+from kvg.flow.exchange.contact import choose, trust_all
+from kvg.flow.exchange.fetching import Fetch
+from kvg.flow.exchange.places import DEFAULT_CODEC, Place
+from kvg.flow.exchange.publishers import sign_publisher
+from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
+from kvg.flow.exchange.sending import Form, Outgoing, plan, stored_form
+from kvg.flow.pull import take
+from kvg.flow.push import offered_keys
+from kvg.flow.records.exchange import BundleEntry, BundleSummary
+from kvg.flow.records.findings import Finding
+from kvg.flow.settings import signing_key
+from kvg.log.growth import log_files
+from kvg.objects.manifest import (
+    MAX_SIZE_BYTES,
+    PAGE_MEDIA_TYPE,
+    TOKENS_MEDIA_TYPE,
+    check_sizes,
+    parse_manifest,
+)
+from kvg.objects.page import check_page
+from kvg.objects.tokens import decode_ids
+from kvg.remote import oci
+from kvg.remote.bundle import (
+    BLOBS,
+    END,
+    INDEX_FILE,
+    LAYOUT_BYTES,
+    LAYOUT_FILE,
+    Bundle,
+    encode_member,
+    padding,
+)
+from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.signing.note import encode_verifier
+from kvg.store.names import check_ref_name
+from kvg.verify.judgement import required_gates
+from kvg.verify.received import judge_received
+
+if TYPE_CHECKING:
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.objects.manifest import Manifest, Page
+    from kvg.remote.oci import Descriptor
+    from kvg.store import Store
+    from kvg.store.closure import Closure
+
+NAME = "bundle"
+ENVELOPE_LIMIT_BYTES = 16 << 20
+
+
+def bundle_create(
+    store: Store, settings: Settings, path: Path, refs: Sequence[str] = (), *, pages: bool = True
+) -> BundleSummary:
+    """Write ``refs`` (all of the store's own without any) and all they need into the file ``path``.
+
+    It holds this store's log, which proves the refs, and the keys on offer. Without ``pages`` the
+    manifests and what is attested only. The same store gives the same bytes. Raises ``NotFound``,
+    ``Corrupt`` when something is damaged or missing here: then nothing is written.
+    """
+    own = store.own_refs()
+    for name in refs:
+        check_ref_name(name)
+        if name not in own:
+            raise NotFound(f"{name}: no such ref", hint="kvg ls")
+    chosen = {name: own[name] for name in (sorted(set(refs)) or sorted(own))}
+    if not chosen:
+        raise NotFound("no refs to put into a bundle", hint="kvg deposit makes one")
+    target = settings.cwd / path
+    signer = signing_key(settings, store)
+    note = sign_publisher(store.log.origin, store.log.verifier, [signer])
+    work = Writer(store, chosen, plan(store, chosen.values()), note, pages=pages)
+    size = 0
+    if not settings.tell_dry_run():
+        durable.make_dir(target.parent)
+        size = durable.replace(target, work.parts(), staging=target.parent)
+    return BundleSummary(str(path), len(chosen), len(work.objects), size, "created")
+
+
+class Writer:
+    """Writes one bundle as a stream: blobs as they are made, then what points at them."""
+
+    def __init__(
+        self,
+        store: Store,
+        refs: dict[str, Digest],
+        outgoing: Outgoing,
+        note: bytes,
+        *,
+        pages: bool,
+    ) -> None:
+        self._store = store
+        self._refs = refs
+        self._outgoing = outgoing
+        self._note = note
+        self._pages = pages
+        self._written: set[Digest] = set()
+        self._listed: list[Descriptor] = []
+        self.objects: dict[Digest, Descriptor] = {}
+
+    def parts(self) -> Iterator[Buffer]:
+        """The bytes of the tar."""
+        yield from _member(LAYOUT_FILE, [LAYOUT_BYTES])
+        yield from self._blob(oci.EMPTY_BYTES)
+        for artifact in self._outgoing.artifacts:
+            yield from self._artifact(artifact)
+        yield from self._log()
+        yield from self._keys()
+        yield from _member(INDEX_FILE, [oci.encode_index(self._listed)])
+        yield END
+
+    def _artifact(self, artifact: Closure) -> Iterator[Buffer]:
+        manifest = artifact.manifest
+        raw = self._read(artifact.digest)
+        config = oci.describe(raw, oci.MANIFEST)
+        self.objects[artifact.digest] = config
+        yield from self._blob(raw)
+        wanted = [(manifest.tokens.digest, TOKENS_MEDIA_TYPE)]
+        wanted += [(digest, PAGE_MEDIA_TYPE) for digest in artifact.pages if self._pages]
+        for digest, kind in wanted:
+            yield from self._object(digest, kind)
+        layers = tuple(self.objects[digest] for digest, _ in wanted)
+        image = oci.encode_image(oci.Image(oci.ARTIFACT, config, layers))
+        yield from self._blob(image)
+        subject = oci.describe(image, oci.IMAGE, artifact_type=oci.ARTIFACT)
+        for name, digest in self._refs.items():
+            if digest == artifact.digest:
+                self._listed.append(self._named(subject, name))
+        yield from self._attestations(artifact, subject)
+
+    def _named(self, image: Descriptor, name: str) -> Descriptor:
+        notes = {
+            oci.REF: name,
+            oci.TAG: name.replace("/", ".."),
+            oci.ORIGIN: self._store.log.origin,
+            oci.POSITION: str(self._store.history(name)[0].index),
+        }
+        if not self._pages:
+            notes[oci.PAGES] = "none"
+        said = tuple(sorted(notes.items()))
+        return oci.Descriptor(image.media_type, image.digest, image.size, said, oci.ARTIFACT)
+
+    def _attestations(self, artifact: Closure, subject: Descriptor) -> Iterator[Buffer]:
+        layers: list[Descriptor] = []
+        for item in self._store.attestations(artifact.digest):
+            raw = self._read(item.envelope)
+            receipt = self._store.log.receipt(item.index)
+            found = oci.describe(raw, oci.ENVELOPE, raw=item.envelope)
+            self.objects[item.envelope] = found
+            layers += [found, oci.describe(receipt, oci.RECEIPT)]
+            yield from self._blob(raw)
+            yield from self._blob(receipt)
+        for digest in artifact.resources:
+            yield from self._object(digest, oci.STORED)
+            layers.append(self.objects[digest])
+        image = oci.Image(oci.ATTESTATION, _empty(), tuple(layers), subject)
+        yield from self._image(image)
+
+    def _log(self) -> Iterator[Buffer]:
+        log = self._store.log
+        line = (encode_verifier(log.origin, log.verifier) + "\n").encode("utf-8")
+        files = [(VERIFIER, line), (PUBLISHER, self._note), (CHECKPOINT, log.note)]
+        layers: list[Descriptor] = []
+        for name, data in (*files, *log_files(log.tiles, 0)):
+            layers.append(oci.describe(data, oci.LOG_FILE, title=name))
+            yield from self._blob(data)
+        yield from self._image(oci.Image(oci.LOG, _empty(), tuple(layers)), origin=log.origin)
+
+    def _keys(self) -> Iterator[Buffer]:
+        layers: list[Descriptor] = []
+        for keyid, text in offered_keys(self._store).items():
+            data = text.encode("ascii")
+            layers.append(oci.describe(data, oci.PUBLIC_KEY, title=f"{keyid}.pub"))
+            yield from self._blob(data)
+        yield from self._image(oci.Image(oci.KEYS, _empty(), tuple(layers)))
+
+    def _image(self, image: oci.Image, **said: str) -> Iterator[Buffer]:
+        data = oci.encode_image(image)
+        self._listed.append(
+            oci.describe(data, oci.IMAGE, artifact_type=image.artifact_type, **said)
+        )
+        yield from self._blob(data)
+
+    def _object(self, digest: Digest, kind: str) -> Iterator[Buffer]:
+        if digest in self.objects:
+            return
+        form = self._outgoing.forms.get(digest, Form())
+        parts = stored_form(self._store, digest, form, DEFAULT_CODEC)
+        blob = sha256_all(parts)
+        size = sum(memoryview(part).nbytes for part in parts)
+        said = ((oci.RAW_DIGEST, str(digest)),)
+        self.objects[digest] = oci.Descriptor(kind, blob, size, said)
+        yield from self._blob_of(blob, parts)
+
+    def _blob(self, data: bytes) -> Iterator[Buffer]:
+        yield from self._blob_of(sha256(data), [data])
+
+    def _blob_of(self, digest: Digest, parts: Sequence[Buffer]) -> Iterator[Buffer]:
+        if digest not in self._written:
+            self._written.add(digest)
+            yield from _member(BLOBS + hex_of(digest), parts)
+
+    def _read(self, digest: Digest) -> bytes:
+        return bytes(self._store.objects.read(digest, what=short(digest), limit=MAX_SIZE_BYTES))
+
+
+def _empty() -> Descriptor:
+    return oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
+
+
+def _member(name: str, parts: Sequence[Buffer]) -> Iterator[Buffer]:
+    size = sum(memoryview(part).nbytes for part in parts)
+    yield encode_member(name, size)
+    yield from parts
+    yield padding(size)
+
+
+def bundle_list(settings: Settings, path: Path) -> Iterator[BundleEntry]:
+    """What a bundle says it holds; nothing of it is proved."""
+    bundle = Bundle(settings.cwd / path)
+    try:
+        for name, digest in sorted(bundle.artifacts.items()):
+            manifest = parse_manifest(
+                kvz.decode(
+                    b"".join(bundle.get(digest, limit=MAX_SIZE_BYTES)),
+                    digest=digest,
+                    size=None,
+                    what=name,
+                ).tobytes(),
+                what=name,
+            )
+            n_pages = len(manifest.pages) if bundle.has_pages else 0
+            yield BundleEntry(name, digest, manifest.count, n_pages)
+    finally:
+        bundle.close()
+
+
+def bundle_verify(store: Store, settings: Settings, path: Path) -> Iterator[Record]:
+    """Check every byte of a bundle, its log and pointers, and its signatures by this store's trust.
+
+    Nothing is stored. Yields each problem, then the ``bundle``. Raises ``Corrupt`` where the file
+    is none.
+    """
+    bundle = Bundle(settings.cwd / path)
+    try:
+        for digest in bundle.blobs:
+            if not bundle.blob_is_good(digest):
+                yield told(Corrupt(f"blob {short(digest)}: bytes do not match its name"), digest)
+        reader = Reader(store, _place(path), bundle, keep=False)
+        objects: set[Digest] = set()
+        refs = 0
+        for found in reader.refs():
+            if isinstance(found, Finding):
+                yield found
+                continue
+            try:
+                _check(store, reader, bundle, found, objects)
+            except REFUSED as error:
+                yield told(error, found.name)
+            else:
+                refs += 1
+        size = (settings.cwd / path).stat().st_size
+        yield BundleSummary(str(path), refs, len(objects), size, "verified")
+    finally:
+        bundle.close()
+
+
+def _check(
+    store: Store, reader: Reader, bundle: Bundle, ref: RemoteRef, objects: set[Digest]
+) -> None:
+    """All of one artifact, read in place."""
+    what = ref.name
+
+    def read(digest: Digest, size: int | None, limit: int) -> memoryview:
+        bound = limit if size is None else size
+        try:
+            stored = b"".join(bundle.get(digest, limit=bound + bound // 32 + (1 << 16)))
+        except NotFound as error:
+            raise Corrupt(error.message) from None
+        objects.add(digest)
+        return kvz.decode(stored, digest=digest, size=size, what=what, limit=max(bound, 1))
+
+    manifest = parse_manifest(bytes(read(ref.digest, None, MAX_SIZE_BYTES)), what=what)
+    check_sizes(manifest, what=what)
+    said = [
+        (origin, index, name, bytes(read(name, None, ENVELOPE_LIMIT_BYTES)))
+        for origin, index, name in reader.attestations(ref.digest)
+    ]
+    judgement = judge_received(store.trust, ref.digest, said, what=what)
+    judgement.check_signed(store.trust, what=what)
+    judgement.check_required(required_gates(store), what=what)
+    tokens = read(manifest.tokens.digest, 4 * manifest.count, 0)
+    decode_ids(tokens, what=f"{what}: token ids", count=manifest.count)
+    for page in manifest.pages if bundle.has_pages else ():
+        _check_page(manifest, page, read(page.digest, page.size, 0), what)
+
+
+def _check_page(manifest: Manifest, page: Page, raw: memoryview, what: str) -> None:
+    name = f"{what}: page {page.group} [{page.start}, {page.end})"
+    if blake3_hex(raw) != page.blake3:
+        raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
+    check_page(raw, manifest.group(page.group), page.n_tokens, what=name)
+
+
+def bundle_apply(
+    store: Store,
+    settings: Settings,
+    path: Path,
+    refs: Sequence[str] = (),
+    *,
+    trust: Sequence[str] = (),
+) -> Iterator[Record]:
+    """Take ``refs`` (all without any) of a bundle in, as a pull does. Yields and raises as that.
+
+    Of one without pages, manifests and what is attested are taken, and no ref is moved.
+    """
+    bundle = Bundle(settings.cwd / path)
+    try:
+        with store.exchange.exclusive():
+            if trust and not settings.dry_run:
+                trust_all(store, settings, choose(bundle, trust, None, again="kvg bundle apply"))
+            work = Fetch(store, settings, _place(path), bundle, pages=bundle.has_pages)
+            yield from take(work, store, settings, refs or None, "bundle")
+    finally:
+        bundle.close()
+
+
+def _place(path: Path) -> Place:
+    return Place(NAME, str(path), DEFAULT_CODEC, is_tracked=False)

@@ -1,0 +1,90 @@
+"""``kvg clone``: a new store from a remote, after first contact in so many words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.errors import Conflict, KvgError, UsageError
+from kvg.flow.exchange.contact import Ask, choose, trust_all
+from kvg.flow.exchange.fetching import Fetch
+from kvg.flow.exchange.places import DEFAULT, SECTION, find_place, opened
+from kvg.flow.pull import take
+from kvg.flow.remote import absolute
+from kvg.flow.settings import STORE_FOLDER, keyring_of
+from kvg.remote.address import check_address, open_remote, split_scheme
+
+if TYPE_CHECKING:
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.signing.keys import PublicKey
+
+
+def clone(
+    settings: Settings,
+    url: str,
+    folder: Path | None = None,
+    *,
+    pattern: str | None = None,
+    trust: Sequence[str] = (),
+    ask: Ask | None = None,
+) -> Iterator[Record]:
+    """Make a store in ``folder`` (None: the last part of ``url``) with what ``url`` publishes.
+
+    ``trust`` names publishers' keys; without any a person is asked through ``ask``. Nothing is made
+    before that. ``pattern`` keeps only refs that match it. Yields and raises as ``pull``; also
+    ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is there already.
+    """
+    from kvg.store.store import Store
+
+    url = absolute(url, settings.cwd)
+    root = settings.cwd / (folder or Path(_name_of(url)))
+    if (root / STORE_FOLDER / "format").exists() or (root / "format").exists():
+        raise Conflict(f"{root}: a store is there already", hint=f"kvg -C {root} pull")
+    keys = _first_contact(settings, url, trust, ask)
+    store = Store.init(
+        root,
+        keyring=keyring_of(settings),
+        lock_wait=settings.lock_wait,
+        report=settings.report,
+    )
+    store.config.set_table(SECTION, DEFAULT, {"url": url})
+    try:
+        trust_all(store, settings, keys)
+        place = find_place(store, DEFAULT)
+        with opened(place, settings) as remote, store.exchange.exclusive():
+            names = remote.refs()
+            if pattern is not None:
+                names = tuple(name for name in names if fnmatchcase(name, pattern))
+            work = Fetch(store, settings, place, remote)
+            yield from take(work, store, settings, names, "clone")
+    except KvgError as error:
+        if error.hint is None:
+            error.hint = f"go on with kvg -C {root} pull"
+        raise
+    finally:
+        store.close()
+
+
+def _first_contact(
+    settings: Settings, url: str, trust: Sequence[str], ask: Ask | None
+) -> tuple[PublicKey, ...]:
+    check_address(url)
+    remote = open_remote(url, cwd=settings.cwd)
+    try:
+        remote.check()
+        return choose(remote, trust, ask, again=f"kvg clone {remote.url}")
+    finally:
+        remote.close()
+
+
+def _name_of(url: str) -> str:
+    """The folder that a clone of ``url`` gets."""
+    path = split_scheme(url)[1].rstrip("/")
+    name = os.path.basename(path.removesuffix("/" + STORE_FOLDER)).removesuffix(STORE_FOLDER)
+    if not name or name in (".", ".."):
+        raise UsageError(f"{url}: gives no name for a folder", hint=f"kvg clone {url} DIR")
+    return name

@@ -1,0 +1,1 @@
+"""What push, fetch, pull and clone share: reading a remote, receiving, sending."""

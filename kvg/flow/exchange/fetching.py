@@ -1,0 +1,186 @@
+"""Taking refs from a remote into a store: what fetch, pull and clone share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
+from kvg.flow.exchange.receiving import Counts, MissingObjects, Received, Receiver
+from kvg.flow.records.exchange import Direction, State, Transfer, TransferRef
+from kvg.flow.records.findings import Finding
+from kvg.frozen import frozen
+from kvg.log.entry import AttestationEntry
+from kvg.store import ANY, RefMove
+from kvg.verify.judgement import required_gates
+
+if TYPE_CHECKING:
+    from kvg.flow.exchange.places import Place
+    from kvg.flow.settings import Settings
+    from kvg.remote import Remote
+    from kvg.store import Store
+    from kvg.verify.judgement import Judgement
+
+BATCH = 64
+"""Artifacts that one append to the log makes visible."""
+
+
+@frozen
+class Fetched:
+    """A ref as the remote has it, its artifact here and judged. ``before``: when last seen."""
+
+    ref: RemoteRef
+    before: Digest | None
+    signers: tuple[str, ...]
+    received: Received | None
+
+    def done(self, state: State) -> TransferRef:
+        """What is told of it."""
+        return TransferRef(self.ref.name, self.ref.digest, self.before, state, self.signers)
+
+
+class Fetch:
+    """One fetch, under ``store.exchange``: iterate ``run``, then look at ``fetched``."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        place: Place,
+        remote: Remote,
+        *,
+        pages: bool = True,
+    ) -> None:
+        """``pages`` False: manifests, token ids and what is attested only."""
+        self.has_pages = pages
+        self._store = store
+        self._settings = settings
+        self.place = place
+        self._remote = remote
+        self.reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self.fetched: list[Fetched] = []
+        self.counts = Counts()
+        self._began = time.monotonic()
+
+    def run(self, names: Sequence[str] | None) -> Iterator[Finding]:
+        """Fetch ``names`` (None: all there); yields what is wrong with one while others go on.
+
+        Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``.
+        """
+        self._remote.check()
+        refs: list[RemoteRef] = []
+        for found in self.reader.refs(names):
+            if isinstance(found, Finding):
+                yield found
+            else:
+                refs.append(found)
+        if self._settings.dry_run:
+            self.fetched = [self._known(ref) for ref in refs]
+            return
+        for start in range(0, len(refs), BATCH):
+            yield from self._batch(refs[start : start + BATCH])
+
+    def _batch(self, refs: Sequence[RemoteRef]) -> Iterator[Finding]:
+        store = self._store
+        with store.pending() as pending, self._settings.report.task("fetch", 0, "B") as task:
+            receiver = Receiver(store, self._settings, self._remote, pending, task)
+            receiver.counts = self.counts
+            taken: list[Fetched] = []
+            for ref in refs:
+                try:
+                    taken += self._one(receiver, ref)
+                except MissingObjects as error:
+                    yield from (told(missing, ref.name) for missing in error.as_corrupt())
+                except REFUSED as error:
+                    yield told(error, ref.name)
+            self._publish(taken, receiver)
+        self.fetched += taken
+
+    def _one(self, receiver: Receiver, ref: RemoteRef) -> tuple[Fetched, ...]:
+        known = self._known(ref)
+        said = self.reader.attestations(ref.digest)
+        if self._is_complete(ref.digest, said):
+            return (known,)
+        if ref.digest in self._store.forgotten():
+            self._settings.report.warning(
+                f"{ref.name}: {short(ref.digest)} was removed here with kvg forget; not fetched"
+            )
+            return ()
+        received = receiver.receive(
+            ref.digest, said, what=ref.name, require=self._require(ref), pages=self.has_pages
+        )
+        return (Fetched(ref, known.before, received.judgement.depositors, received),)
+
+    def _require(self, ref: RemoteRef) -> _Requirement:
+        return _Requirement(self._store, self.place.tracking(ref.name))
+
+    def _known(self, ref: RemoteRef) -> Fetched:
+        return Fetched(ref, self._store.ref(self.place.tracking(ref.name)), (), None)
+
+    def _is_complete(self, digest: Digest, said: Sequence[tuple[str, int, Digest]]) -> bool:
+        """Whether the artifact is here with everything that is said of it there."""
+        store = self._store
+        here = {item.envelope for item in store.attestations(digest)}
+        if not here or not {envelope for *_, envelope in said} <= here:
+            return False
+        if not store.objects.has(digest):
+            return False
+        manifest = store.manifest(digest)
+        pages = manifest.pages if self.has_pages else ()
+        needed = [manifest.tokens.digest, *(page.digest for page in pages)]
+        return all(store.objects.has(item) for item in needed)
+
+    def _publish(self, taken: Sequence[Fetched], receiver: Receiver) -> None:
+        """Make the artifacts visible: objects, receipts, then one append to the log."""
+        store, now = self._store, int(time.time())
+        entries: list[AttestationEntry | RefMove] = []
+        for item in taken:
+            if item.received is None:
+                continue
+            receiver.adopt(item.received)
+            entries += [
+                AttestationEntry(now, item.ref.digest, envelope)
+                for envelope in dict.fromkeys(self._keep_receipts(item.ref.digest))
+            ]
+        refs = store.refs()
+        for item in taken if self.place.is_tracked else ():
+            name = self.place.tracking(item.ref.name)
+            if refs.get(name) != item.ref.digest:
+                entries.append(RefMove(name, item.ref.digest, ANY))
+        if entries:
+            store.publish(entries, now=now)
+
+    def _keep_receipts(self, digest: Digest) -> Iterator[Digest]:
+        for origin, index, envelope in self.reader.attestations(digest):
+            log = self.reader.log(origin).log
+            if log is not None and origin != self._store.log.origin:
+                self._store.peers.keep_receipts(origin, [(envelope, log.receipt(index))])
+            yield envelope
+
+    def transfer(self, direction: Direction, refs: Sequence[TransferRef]) -> Transfer:
+        """What this fetch did, with what became of each ref."""
+        return Transfer(
+            direction=direction,
+            remote=self.place.name,
+            refs=tuple(sorted(refs, key=lambda item: item.ref)),
+            objects_sent=len(self.counts.moved),
+            objects_skipped=len(self.counts.skipped),
+            bytes=self.counts.bytes,
+            resumed=self.counts.resumed,
+            seconds=time.monotonic() - self._began,
+            dry_run=self._settings.dry_run,
+        )
+
+
+class _Requirement:
+    """What an artifact must have by this store's own rules before it is received."""
+
+    def __init__(self, store: Store, what: str) -> None:
+        self._store = store
+        self._what = what
+
+    def __call__(self, judgement: Judgement) -> None:
+        judgement.check_signed(self._store.trust, what=self._what)
+        judgement.check_required(required_gates(self._store), what=self._what)

@@ -1,0 +1,70 @@
+"""The remotes of a store: which one is meant, and opening it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kvg.errors import NotFound, UsageError
+from kvg.frozen import frozen
+from kvg.remote.address import open_remote
+from kvg.store.names import is_ref_name
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
+    from kvg.remote import Remote
+    from kvg.store import Store
+
+SECTION = "remote"
+DEFAULT = "origin"
+DEFAULT_CODEC = 2
+"""Byte planes: what remotes get where ``remote.NAME.codec`` does not say otherwise."""
+
+
+@frozen
+class Place:
+    """A remote with the name that it has in a store."""
+
+    name: str
+    url: str
+    codec: int
+    is_tracked: bool = True
+    """Whether refs here say what it had."""
+
+    def tracking(self, ref: str) -> str:
+        """The ref that says what this remote had under ``ref``."""
+        return f"{self.name}/{ref}"
+
+
+def check_remote_name(name: str) -> None:
+    """Raise ``UsageError`` unless ``name`` may name a remote."""
+    if "/" in name or not is_ref_name(name):
+        raise UsageError(f"{name[:80]!r}: not a name of a remote", hint="e.g. origin")
+
+
+def find_place(store: Store, name: str | None) -> Place:
+    """The remote ``name``; without one ``origin``, else the only one. Raises ``NotFound``."""
+    known = store.config.names(SECTION)
+    if name is None:
+        if DEFAULT not in known and len(known) != 1:
+            why = f"which of {', '.join(known)}?" if known else "no remote"
+            raise NotFound(why, hint="kvg remote add origin URL")
+        name = DEFAULT if DEFAULT in known else known[0]
+    table = store.config.table(SECTION, name)
+    url, codec = table.get("url"), table.get("codec", DEFAULT_CODEC)
+    if not isinstance(url, str):
+        raise UsageError(f"remote {name}: has no url", hint=f"kvg remote set {name} URL")
+    if isinstance(codec, bool) or codec not in (0, 1, 2):
+        raise UsageError(f"remote.{name}.codec is {codec}: not 0, 1 or 2")
+    return Place(name, url, int(codec))
+
+
+@contextmanager
+def opened(place: Place, settings: Settings) -> Iterator[Remote]:
+    """The remote of ``place``, open; relative paths start from the working folder."""
+    remote = open_remote(place.url, cwd=settings.cwd)
+    try:
+        yield remote
+    finally:
+        remote.close()

@@ -1,0 +1,236 @@
+"""Reading a remote: logs that extend what was seen before, and pointers that these logs prove.
+
+A pointer counts if
+
+- the log that it names is vouched for by enough publishers that this store trusts;
+- that log's checkpoint is signed by its key and extends the one seen before: no rollback, no fork;
+- the entry it points at moves this very ref, and no later entry of that log does (of this store's
+  own log, that it moves this ref is enough: a push that was cut is gone on with).
+
+What is wrong with one log is told for each ref that it names; the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest
+from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, Untrusted
+from kvg.flow.exchange.publishers import check_publisher, counts_at
+from kvg.flow.records.findings import Finding
+from kvg.frozen import frozen
+from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
+from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.store.names import is_ref_name
+
+if TYPE_CHECKING:
+    from kvg.errors import KvgError
+    from kvg.flow.exchange.places import Place
+    from kvg.log.log import Log
+    from kvg.log.tiles import Tiles
+    from kvg.remote import Pointer, Remote
+    from kvg.signing.keys import PublicKey
+    from kvg.store import Store
+
+MAX_LINE_BYTES = 1 << 16
+BETWEEN_LOG_AND_POINTER_S = 0.2
+"""How long to wait for a pointer that its publisher may be moving: the log goes before it."""
+
+REFUSED = (Conflict, Corrupt, Incompatible, NotFound, Untrusted)
+"""What is told of one ref or artifact while the others go on."""
+
+
+@frozen
+class RemoteRef:
+    """What a remote's pointer stands for, proved: its value, at ``pointer``."""
+
+    name: str
+    digest: Digest
+    pointer: Pointer
+
+
+class ReadLog:
+    """One log of a remote, read once from its beginning to its checkpoint."""
+
+    def __init__(self, origin: str, tiles: Tiles, log: Log | None) -> None:
+        self.origin = origin
+        self.log = log
+        """The copy that is kept; None in a dry run."""
+        self.size = tiles.size
+        self.newest: dict[str, tuple[int, Digest | None]] = {}
+        self.past: dict[str, set[Digest]] = {}
+        """Every value that a ref ever had in this log."""
+        self.attestations: dict[Digest, list[tuple[int, Digest]]] = {}
+        for index, raw in enumerate(tiles.entries(0, tiles.size)):
+            self._fold(index, raw)
+
+    def _fold(self, index: int, raw: bytes) -> None:
+        entry = parse_entry(raw, what=f"log {self.origin}: entry {index}")
+        if isinstance(entry, AttestationEntry):
+            self.attestations.setdefault(entry.subject, []).append((index, entry.envelope))
+        elif isinstance(entry, RefEntry):
+            self.newest[entry.name] = (index, entry.digest)
+            if entry.digest is not None:
+                self.past.setdefault(entry.name, set()).add(entry.digest)
+
+
+class Reader:
+    """What a remote holds, as far as this store has reason to believe it.
+
+    Make it, and use it, while holding ``store.exchange``. ``keep``: take up the logs that are read;
+    a dry run does not.
+    """
+
+    def __init__(self, store: Store, place: Place, remote: Remote, *, keep: bool) -> None:
+        self.store = store
+        self.place = place
+        self.remote = remote
+        self._keep = keep
+        self._logs: dict[str, ReadLog | KvgError] = {}
+        self._vouched: dict[str, tuple[bytes, PublicKey]] = {}
+
+    def log(self, origin: str) -> ReadLog:
+        """The log ``origin``, checked and read once. Raises ``Untrusted``, ``Corrupt``."""
+        if origin not in self._logs:
+            try:
+                self._logs[origin] = self._read(origin)
+            except REFUSED as error:
+                self._logs[origin] = error
+        found = self._logs[origin]
+        if isinstance(found, ReadLog):
+            return found
+        raise found
+
+    def _read(self, origin: str) -> ReadLog:
+        own = self.store.log
+        files = self.remote.log(origin)
+        note = files.read(CHECKPOINT, MAX_LINE_BYTES)
+        if note is None:
+            raise Corrupt(f"log {origin} on {self.place.name}: no checkpoint", hint="push again")
+        if origin == own.origin:
+            self.check_own(note)
+            return ReadLog(origin, own.tiles, own)
+        from kvg.store.peers import parse_verifier_line
+
+        line = files.read(VERIFIER, MAX_LINE_BYTES) or b""
+        key = parse_verifier_line(line, origin=origin)
+        vouched = check_publisher(
+            self.store.trust,
+            files.read(PUBLISHER, MAX_LINE_BYTES),
+            origin,
+            key,
+            where=self.place.name,
+        )
+        self._vouched[origin] = (vouched, key)
+        peers = self.store.peers
+        if not self._keep:
+            return ReadLog(origin, peers.check(origin, line, note, files), None)
+        log = peers.take(origin, line, note, files)
+        peers.keep_publisher(origin, vouched)
+        return ReadLog(origin, log.tiles, log)
+
+    def check_own(self, note: bytes) -> int:
+        """The size of this store's own log there, which has to be a part of the log here.
+
+        Raises ``Untrusted`` when this store's log went back or forked.
+        """
+        from kvg.log.checkpoint import open_checkpoint
+
+        log = self.store.log
+        what = f"log {log.origin} on {self.place.name}"
+        there = open_checkpoint(note, origin=log.origin, verifier=log.verifier, what=what)
+        if not log.is_extension_of(there.size, there.root):
+            raise Untrusted(
+                f"{what}: has {there.size} entries that this store's log, of {log.size}, does not "
+                "begin with: the one here was rolled back or forked",
+                hint="bring back the newer log from a copy of the store",
+            )
+        return there.size
+
+    def ref(self, name: str) -> RemoteRef | None:
+        """The ref ``name`` there, proved. Raises ``Untrusted``, ``Corrupt``."""
+        pointer = self.remote.pointer(name)
+        if pointer is None:
+            return None
+        try:
+            return self._prove(name, pointer)
+        except Untrusted:
+            time.sleep(BETWEEN_LOG_AND_POINTER_S)
+            moved = self.remote.pointer(name)
+            if moved is None or moved == pointer:
+                raise
+            self._logs.pop(moved.origin, None)
+            return self._prove(name, moved)
+
+    def _prove(self, name: str, pointer: Pointer) -> RemoteRef:
+        what = f"{self.place.tracking(name)}"
+        read = self.log(pointer.origin)
+        if pointer.origin == self.store.log.origin:
+            return RemoteRef(name, self._own_value(name, pointer), pointer)
+        index, digest = read.newest.get(name, (-1, None))
+        if index != pointer.index or digest is None:
+            raise Untrusted(
+                f"{what}: points at entry {pointer.index} of log {pointer.origin}, whose newest of "
+                f"this name is {index if index >= 0 else 'none'}",
+                hint="its publisher's push was cut short, or the pointer was moved by another hand",
+            )
+        vouched = self._vouched.get(pointer.origin)
+        if vouched is not None and not counts_at(
+            self.store.trust, vouched[0], pointer.origin, vouched[1], index
+        ):
+            raise Untrusted(
+                f"{what}: its publisher's key is revoked since before entry {index}",
+                hint="kvg trust list",
+            )
+        return RemoteRef(name, digest, pointer)
+
+    def _own_value(self, name: str, pointer: Pointer) -> Digest:
+        """What this store's own log says at ``pointer``: behind the newest where a push was cut."""
+        log = self.store.log
+        entry = None
+        if pointer.index < log.size:
+            raw = next(iter(log.read(pointer.index, pointer.index + 1)))
+            entry = parse_entry(raw, what=f"log entry {pointer.index}")
+        if not isinstance(entry, RefEntry) or entry.name != name or entry.digest is None:
+            raise Untrusted(
+                f"{self.place.tracking(name)}: points at entry {pointer.index} of this store's "
+                "log, which is no value of it",
+                hint="the pointer was moved by another hand",
+            )
+        return entry.digest
+
+    def refs(self, names: Iterable[str] | None = None) -> Iterator[RemoteRef | Finding]:
+        """Each ref of ``names`` (None: all there), proved, or what is wrong with it."""
+        for name in self.remote.refs() if names is None else names:
+            if not is_ref_name(name):
+                yield told(Corrupt(f"{self.place.name}: {name[:80]!r} is no ref"), name[:80])
+                continue
+            try:
+                found = self.ref(name)
+                if found is None:
+                    raise NotFound(
+                        f"{name}: not on {self.place.name}",
+                        hint=f"kvg remote show {self.place.name}",
+                    )
+            except REFUSED as error:
+                yield told(error, name)
+            else:
+                yield found
+
+    def attestations(self, digest: Digest) -> tuple[tuple[str, int, Digest], ...]:
+        """(log, position, envelope) of what every log there that counts says of an artifact."""
+        found: list[tuple[str, int, Digest]] = []
+        for origin in self.remote.origins():
+            try:
+                said = self.log(origin).attestations.get(digest, ())
+            except REFUSED:
+                continue  # it is told of where a pointer needs it
+            found += [(origin, index, envelope) for index, envelope in said]
+        return tuple(found)
+
+
+def told(error: KvgError, name: str) -> Finding:
+    """``error`` as a finding about ``name``."""
+    return Finding(error.code, error.kind, name, error.message, error.hint)

@@ -1,0 +1,90 @@
+"""``kvg pull``: fetch, and move one's own refs along where they did not go another way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import short
+from kvg.errors import Conflict
+from kvg.flow.exchange.contact import choose, trust_all
+from kvg.flow.exchange.fetching import Fetch, Fetched
+from kvg.flow.exchange.places import find_place, opened
+from kvg.flow.exchange.reading import told
+from kvg.flow.records.exchange import Direction, State, TransferRef
+from kvg.store import RefMove
+
+if TYPE_CHECKING:
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.store import Store
+
+
+def pull(
+    store: Store,
+    settings: Settings,
+    remote: str | None = None,
+    refs: Sequence[str] = (),
+    *,
+    trust: Sequence[str] = (),
+) -> Iterator[Record]:
+    """Fetch ``refs`` (all without any) of ``remote`` and move one's own, fast-forward only.
+
+    A ref moves if it was never changed here since, or if the remote's log knows the value here as
+    an earlier one. Yields and raises as ``fetch``; a ref that went another way is a ``Conflict``.
+    """
+    place = find_place(store, remote)
+    with opened(place, settings) as there, store.exchange.exclusive():
+        there.check()
+        if trust and not settings.dry_run:
+            trust_all(store, settings, choose(there, trust, None, again="kvg pull"))
+        yield from take(Fetch(store, settings, place, there), store, settings, refs or None)
+
+
+def take(
+    work: Fetch,
+    store: Store,
+    settings: Settings,
+    names: Sequence[str] | None,
+    direction: Direction = "pull",
+) -> Iterator[Record]:
+    """Fetch ``names`` and move one's own refs along; see ``pull``."""
+    yield from work.run(names)
+    done: list[TransferRef] = []
+    moves: list[RefMove] = []
+    for item in work.fetched:
+        if not work.has_pages:  # a ref stands for something whole
+            done.append(item.done("attested"))
+            continue
+        try:
+            state, here = _state(work, store, item), store.ref(item.ref.name)
+        except Conflict as error:
+            yield told(error, item.ref.name)
+            continue
+        if state in ("new", "moved"):
+            moves.append(RefMove(item.ref.name, item.ref.digest, here))
+        done.append(TransferRef(item.ref.name, item.ref.digest, here, state, item.signers))
+    if not settings.tell_dry_run() and moves:
+        store.publish(moves)
+    yield work.transfer(direction, done)
+
+
+def _state(work: Fetch, store: Store, item: Fetched) -> State:
+    """What is to become of one's own ref. Raises ``Conflict`` where it went another way."""
+    name, there = item.ref.name, item.ref.digest
+    here = store.ref(name)
+    if here is None:
+        return "new"
+    if here == there:
+        return "unchanged"
+    past = work.reader.log(item.ref.pointer.origin).past.get(name, set())
+    if here == item.before or here in past:
+        return "moved"
+    if any(move.digest == there for move in store.history(name)):
+        return "unchanged"  # this store is ahead: a push brings it there
+    tracked = work.place.tracking(name)
+    raise Conflict(
+        f"{name}: {short(here)} here and {short(there)} on {work.place.name} went different ways",
+        hint=f"look with kvg diff {name} {tracked}; take theirs: kvg tag -f {name} {tracked}; "
+        f"keep yours: after that, kvg tag -f {name} {short(here)}, and push",
+    )

@@ -1,0 +1,329 @@
+"""``kvg push``: bring refs, and all they need, to a remote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
+from kvg.flow.exchange.places import find_place, opened
+from kvg.flow.exchange.publishers import sign_publisher, vouching
+from kvg.flow.exchange.reading import MAX_LINE_BYTES, REFUSED, Reader, RemoteRef, told
+from kvg.flow.exchange.sending import (
+    Outgoing,
+    Sender,
+    Sent,
+    new_attestations,
+    plan,
+    read_publisher,
+    send_log,
+    send_publisher,
+)
+from kvg.flow.records.exchange import State, Transfer, TransferRef
+from kvg.flow.records.findings import Finding
+from kvg.flow.settings import signing_key
+from kvg.frozen import frozen
+from kvg.remote.layout import CHECKPOINT, Pointer
+from kvg.store import ANY, RefMove
+from kvg.trust import PUBLISHER
+
+if TYPE_CHECKING:
+    from kvg.flow.exchange.places import Place
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.remote import Remote
+    from kvg.store import Store
+
+
+def push(
+    store: Store,
+    settings: Settings,
+    remote: str | None = None,
+    refs: Sequence[str] = (),
+    *,
+    delete: bool = False,
+    read_back: bool = False,
+) -> Iterator[Record]:
+    """Bring ``refs`` (all of the store's own without any) to ``remote``, fast-forward only.
+
+    Objects first, only those that are missing; then the log; pointers last, each by
+    compare-and-swap. Yields what is wrong with single refs while the others go, then the
+    ``transfer``. ``delete`` takes ``refs`` off the remote. ``read_back`` checks every byte that
+    lies there. Raises ``NotFound``, ``UsageError``, ``RemoteFailed``, ``Untrusted``.
+    """
+    place = find_place(store, remote)
+    for name in refs:
+        _check_own(store, name, delete=delete)
+    if delete and not refs:
+        raise UsageError(
+            "--delete: needs the refs to take off", hint="kvg push origin --delete REF"
+        )
+    with opened(place, settings) as there, store.exchange.exclusive():
+        if not there.is_writable:
+            raise RemoteFailed(
+                f"{place.name}: {there.url} can only be read", hint="kvg remote set NAME URL"
+            )
+        work = Push(store, settings, place, there)
+        yield from work.delete(refs) if delete else work.run(refs, read_back=read_back)
+
+
+def _check_own(store: Store, name: str, *, delete: bool) -> None:
+    if store.is_tracking(name):
+        raise UsageError(f"{name}: says what a remote had", hint="push the ref itself")
+    if not delete and store.ref(name) is None:
+        raise NotFound(f"{name}: no such ref", hint="kvg ls")
+
+
+@frozen
+class Step:
+    """One ref that is to go, or is there already."""
+
+    name: str
+    digest: Digest
+    there: RemoteRef | None
+
+    @property
+    def state(self) -> State:
+        """What becomes of it."""
+        if self.there is None:
+            return "new"
+        return "unchanged" if self.there.digest == self.digest else "moved"
+
+    @property
+    def expected(self) -> Pointer | None:
+        """The pointer that it replaces."""
+        return None if self.there is None else self.there.pointer
+
+    def done(self, state: State | None = None) -> TransferRef:
+        """What is told of it."""
+        previous = None if self.there is None else self.there.digest
+        return TransferRef(self.name, self.digest, previous, state or self.state)
+
+
+class Push:
+    """One push, under ``store.exchange``."""
+
+    def __init__(self, store: Store, settings: Settings, place: Place, remote: Remote) -> None:
+        self._store = store
+        self._settings = settings
+        self._place = place
+        self._remote = remote
+        self._reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self._began = time.monotonic()
+        self._sent = Sent()
+        self._broken: set[Digest] = set()
+
+    def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
+        """See ``push``."""
+        is_there = self._is_there()
+        steps: list[Step] = []
+        for found in self._steps(refs, is_there=is_there):
+            if isinstance(found, Finding):
+                yield found
+            else:
+                steps.append(found)
+        if self._settings.dry_run:
+            yield self._dry(steps, is_there=is_there)
+            return
+        done: list[TransferRef] = [step.done() for step in steps if step.state == "unchanged"]
+        old_note, old_size, fresh = self._own_there(is_there)
+        going = [step for step in steps if step.state != "unchanged"]
+        updated = [step for step in steps if step.state == "unchanged" and step.digest in fresh]
+        checked = [step for step in steps if step not in updated and step not in going]
+        if going or updated or read_back:
+            chosen = (*going, *updated, *(checked if read_back else ()))
+            note = self._publisher_note(is_there)
+            self._tell(old_note)
+            self._remote.make()
+            yield from self._send(chosen, read_back=read_back)
+            going = [step for step in going if step.digest not in self._broken]
+            self._publish(old_note, old_size, note)
+            for told_of in self._move(going):
+                if isinstance(told_of, Finding):
+                    yield told_of
+                else:
+                    done.append(told_of)
+            self._remote.publish_listing()
+        self._track(done)
+        yield self._transfer(done)
+
+    def _is_there(self) -> bool:
+        try:
+            self._remote.check()
+        except NotFound:
+            return False
+        return True
+
+    def _steps(self, refs: Sequence[str], *, is_there: bool) -> Iterator[Step | Finding]:
+        own = self._store.own_refs()
+        there = frozenset(self._remote.refs()) if is_there else frozenset()
+        for name in dict.fromkeys(refs) if refs else sorted(own):
+            try:
+                found = self._reader.ref(name) if name in there else None
+                step = Step(name, own[name], found)
+                self._check_forward(step)
+            except REFUSED as error:
+                yield told(error, name)
+            else:
+                yield step
+
+    def _check_forward(self, step: Step) -> None:
+        if step.state != "moved" or step.there is None:
+            return
+        known = {move.digest for move in self._store.history(step.name)}
+        if step.there.digest not in known:
+            raise Conflict(
+                f"{step.name}: {self._place.name} has {short(step.there.digest)}, which "
+                f"{step.name} never was here",
+                hint=f"kvg pull {self._place.name} {step.name}, then push again",
+            )
+
+    def _own_there(self, is_there: bool) -> tuple[bytes | None, int, frozenset[Digest]]:
+        """This store's log there: its checkpoint and size, and what is said since that."""
+        log = self._store.log
+        files = self._remote.log(log.origin)
+        note = files.read(CHECKPOINT, MAX_LINE_BYTES) if is_there else None
+        size = 0 if note is None else self._reader.check_own(note)
+        return note, size, frozenset(new_attestations(log, size))
+
+    def _publisher_note(self, is_there: bool) -> bytes | None:
+        """A new note that vouches for this store's log; None where one that counts is there."""
+        log = self._store.log
+        note = read_publisher(self._remote, log.origin) if is_there else None
+        keys = self._store.trust.keys_for(PUBLISHER)
+        try:
+            if note is not None and vouching(note, log.origin, log.verifier, keys):
+                return None
+        except REFUSED:
+            pass  # whatever lies there is replaced
+        key = signing_key(self._settings, self._store)
+        return sign_publisher(log.origin, log.verifier, [key])
+
+    def _tell(self, old_note: bytes | None) -> None:
+        if old_note is None:
+            self._settings.report.notice(
+                f"whoever can read {self._place.name} can read the token ids, and so the texts, "
+                "of what is pushed there"
+            )
+
+    def _send(self, steps: Sequence[Step], *, read_back: bool) -> Iterator[Finding]:
+        """Send the objects of ``steps``; yields what is damaged here, and notes which refs."""
+        names = {step.digest: step.name for step in steps}
+        whole: list[Outgoing] = []
+        for digest, name in names.items():
+            try:
+                whole.append(plan(self._store, [digest]))
+            except REFUSED as error:
+                self._broken.add(digest)
+                yield told(error, name)
+        outgoing = merge(whole)
+        objects = outgoing.objects()
+        sender = Sender(self._store, self._settings, self._place, self._remote)
+        with self._settings.report.task("push", len(objects), "objects") as task:
+            self._sent = sender.send(outgoing, task=task, read_back=read_back)
+        for digest, failure in self._sent.failed.items():
+            yield told(failure, digest)
+        for artifact in outgoing.artifacts:
+            if not self._sent.failed.keys().isdisjoint(artifact.objects()):
+                self._broken.add(artifact.digest)
+
+    def _publish(self, old_note: bytes | None, old_size: int, note: bytes | None) -> None:
+        """The log, who vouches for it, and the keys to check both and the artifacts with."""
+        log = self._store.log
+        if note is not None:
+            send_publisher(self._remote, log.origin, note)
+        self._sent.bytes += send_log(self._remote, log, old_size, old_note)
+        for keyid, text in offered_keys(self._store).items():
+            self._remote.offer(keyid, text)
+
+    def _move(self, steps: Sequence[Step]) -> Iterator[TransferRef | Finding]:
+        origin = self._store.log.origin
+        for step in steps:
+            index = self._store.history(step.name)[0].index
+            try:
+                self._remote.move(step.name, Pointer(origin, index), expect=step.expected)
+            except Conflict as error:
+                yield told(error, step.name)
+            else:
+                yield step.done()
+
+    def _track(self, done: Sequence[TransferRef]) -> None:
+        """Note what the remote has now, in this store's log."""
+        moves = [
+            RefMove(self._place.tracking(item.ref), item.digest, ANY)
+            for item in done
+            if item.state in ("new", "moved", "unchanged", "deleted")
+        ]
+        known = self._store.refs()
+        moves = [move for move in moves if known.get(move.name) != move.digest]
+        if moves:
+            self._store.publish(moves)
+
+    def _dry(self, steps: Sequence[Step], *, is_there: bool) -> Transfer:
+        self._settings.tell_dry_run()
+        outgoing = plan(self._store, [s.digest for s in steps if s.state != "unchanged"])
+        objects = outgoing.objects()
+        missing = self._remote.missing(objects) if is_there else frozenset(objects)
+        self._sent.objects, self._sent.skipped = len(missing), len(objects) - len(missing)
+        self._sent.bytes = sum(self._store.objects.stored_size(digest) for digest in missing)
+        return self._transfer([step.done() for step in steps])
+
+    def _transfer(self, done: Sequence[TransferRef]) -> Transfer:
+        return Transfer(
+            direction="push",
+            remote=self._place.name,
+            refs=tuple(sorted(done, key=lambda item: item.ref)),
+            objects_sent=self._sent.objects,
+            objects_skipped=self._sent.skipped,
+            bytes=self._sent.bytes,
+            resumed=0,
+            seconds=time.monotonic() - self._began,
+            dry_run=self._settings.dry_run,
+        )
+
+    def delete(self, refs: Sequence[str]) -> Iterator[Record]:
+        """Take ``refs`` off the remote, where they are as this store last saw them."""
+        done: list[TransferRef] = []
+        for name in dict.fromkeys(refs):
+            try:
+                found = self._deleted(name)
+            except REFUSED as error:
+                yield told(error, name)
+            else:
+                done.append(found)
+        if done and not self._settings.tell_dry_run():
+            self._remote.publish_listing()
+            self._track(done)
+        yield self._transfer(done)
+
+    def _deleted(self, name: str) -> TransferRef:
+        found = self._reader.ref(name) if self._is_there() else None
+        if found is None:
+            raise NotFound(f"{name}: not on {self._place.name}", hint="kvg remote show")
+        if self._store.ref(self._place.tracking(name)) != found.digest:
+            raise Conflict(
+                f"{name}: moved on {self._place.name} since it was last seen here",
+                hint=f"kvg fetch {self._place.name} {name}, then look at it",
+            )
+        if not self._settings.dry_run:
+            self._remote.move(name, None, expect=found.pointer)
+        return TransferRef(name, None, found.digest, "deleted")
+
+
+def merge(parts: Sequence[Outgoing]) -> Outgoing:
+    """Several artifacts as one lot."""
+    forms = {digest: form for part in parts for digest, form in part.forms.items()}
+    return Outgoing(tuple(item for part in parts for item in part.artifacts), forms)
+
+
+def offered_keys(store: Store) -> dict[str, str]:
+    """The trusted publishers' and depositors' keys, by id, as lines to put on offer."""
+    from kvg.signing.keys import encode_public
+
+    return {
+        key.keyid: encode_public(key.public, "openssh", key.keyid[:12])
+        for key in store.trust.keys
+        if not store.trust.revocations(key.keyid)
+    }

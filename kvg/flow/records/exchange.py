@@ -1,0 +1,104 @@
+"""Records of exchange with remotes."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from kvg.digest import Digest
+from kvg.flow.records.record import Record
+from kvg.frozen import frozen
+
+Direction = Literal["push", "fetch", "pull", "clone", "bundle"]
+State = Literal["new", "moved", "unchanged", "deleted", "attested"]
+
+
+@frozen
+class RemoteEntry(Record):
+    """A remote as it is configured; ``url`` without credentials. ``changed``: set or removed."""
+
+    type: ClassVar[str] = "remote"
+    name: str
+    url: str
+    codec: int
+    changed: str | None = None
+
+
+@frozen
+class RemoteRefEntry(Record):
+    """A ref on a remote; ``local`` is what it is here. ``digest`` is None where it could not be
+    proved, and ``problem`` says why."""
+
+    type: ClassVar[str] = "remote-ref"
+    ref: str
+    digest: Digest | None
+    local: Digest | None
+    problem: str | None
+
+
+@frozen
+class OfferedKey(Record):
+    """A public key that a remote offers: worth nothing until someone trusts it.
+
+    ``publisher``: it vouches for a log there.
+    """
+
+    type: ClassVar[str] = "offered-key"
+    keyid: str
+    public: str
+    trusted: bool
+    publisher: bool
+
+
+@frozen
+class BundleEntry(Record):
+    """A ref in a bundle, as the bundle says; ``pages`` are those that it holds."""
+
+    type: ClassVar[str] = "bundle-ref"
+    ref: str
+    digest: Digest
+    tokens: int
+    pages: int
+
+
+@frozen
+class BundleSummary(Record):
+    """A bundle that was created or verified; ``bytes`` is the size of its file."""
+
+    type: ClassVar[str] = "bundle"
+    path: str
+    refs: int
+    objects: int
+    bytes: int
+    state: Literal["created", "verified"]
+
+
+@frozen
+class TransferRef(Record):
+    """What became of one ref."""
+
+    type: ClassVar[str] = "transfer-ref"
+    ref: str
+    digest: Digest | None
+    previous: Digest | None
+    state: State
+    signers: tuple[str, ...] = ()
+
+
+@frozen
+class Transfer(Record):
+    """What moved between a store and a remote.
+
+    ``objects_sent`` moved now; ``objects_skipped`` were there already; ``bytes`` are those of the
+    stored forms that moved; ``resumed`` objects were gone on with after an earlier try.
+    """
+
+    type: ClassVar[str] = "transfer"
+    direction: Direction
+    remote: str
+    refs: tuple[TransferRef, ...]
+    objects_sent: int
+    objects_skipped: int
+    bytes: int
+    resumed: int
+    seconds: float
+    dry_run: bool

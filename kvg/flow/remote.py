@@ -1,0 +1,119 @@
+"""``kvg remote``: the places that a store exchanges with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.errors import Conflict, NotFound, UsageError
+from kvg.flow.exchange.contact import offers, publishers
+from kvg.flow.exchange.places import (
+    DEFAULT_CODEC,
+    SECTION,
+    check_remote_name,
+    find_place,
+    opened,
+)
+from kvg.flow.exchange.reading import Reader
+from kvg.flow.records.exchange import OfferedKey, RemoteEntry, RemoteRefEntry
+from kvg.flow.records.findings import Finding
+from kvg.remote.address import check_address, shown, split_scheme
+from kvg.store import ANY, RefMove
+
+if TYPE_CHECKING:
+    from kvg.flow.records import Record
+    from kvg.flow.settings import Settings
+    from kvg.signing.keys import PublicKey
+    from kvg.store import Store
+
+
+def remote_add(store: Store, settings: Settings, name: str, url: str) -> RemoteEntry:
+    """Give the address ``url`` a name. Nothing is looked at yet.
+
+    Raises ``Conflict`` when there is a remote of this name, or refs that begin with it.
+    """
+    check_remote_name(name)
+    check_address(url)
+    if name in store.config.names(SECTION):
+        raise Conflict(f"{name}: there is a remote of this name", hint=f"kvg remote set {name} URL")
+    taken = [ref for ref in store.refs() if ref.startswith(f"{name}/")]
+    if taken:
+        raise Conflict(f"{name}: {taken[0]} is a ref of yours", hint=f"kvg mv {taken[0]} OTHER")
+    full = absolute(url, settings.cwd)
+    if not settings.tell_dry_run():
+        store.config.set_table(SECTION, name, {"url": full})
+    return RemoteEntry(name, shown(full), DEFAULT_CODEC, "added")
+
+
+def remote_list(store: Store) -> Iterator[RemoteEntry]:
+    """Every remote, by name."""
+    for name in sorted(store.config.names(SECTION)):
+        place = find_place(store, name)
+        yield RemoteEntry(name, shown(place.url), place.codec)
+
+
+def remote_set(
+    store: Store, settings: Settings, name: str, *, url: str | None, codec: int | None
+) -> RemoteEntry:
+    """Change the address of a remote, or the codec it gets. Raises ``NotFound``."""
+    table = dict(store.config.table(SECTION, name))
+    if url is None and codec is None:
+        raise UsageError("nothing to set", hint=f"kvg remote set {name} URL")
+    if url is not None:
+        check_address(url)
+        table["url"] = absolute(url, settings.cwd)
+    if codec is not None:
+        if codec not in (0, 1, 2):
+            raise UsageError(f"--codec {codec}: not 0, 1 or 2")
+        table["codec"] = codec
+    if not settings.tell_dry_run():
+        store.config.set_table(SECTION, name, table)
+    kept = table.get("codec", DEFAULT_CODEC)
+    return RemoteEntry(name, shown(str(table.get("url"))), int(str(kept)), "set")
+
+
+def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:
+    """Forget a remote and what it had; nothing there is touched. Raises ``NotFound``."""
+    place = find_place(store, name)
+    if not settings.tell_dry_run():
+        moves = [RefMove(ref, None, ANY) for ref in store.refs() if ref.startswith(f"{name}/")]
+        if moves:
+            store.publish(moves)
+        store.config.remove_table(SECTION, name)
+    return RemoteEntry(name, shown(place.url), place.codec, "removed")
+
+
+def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[Record]:
+    """What is there: refs, proved where a trusted publisher names them, and the keys on offer."""
+    place = find_place(store, name)
+    with opened(place, settings) as remote, store.exchange.exclusive():
+        remote.check()
+        yield RemoteEntry(place.name, shown(place.url), place.codec)
+        vouching = publishers(remote)
+        for keyid, key in offers(remote).items():
+            trusted = store.trust.find(keyid) is not None
+            yield OfferedKey(keyid, _line(key), trusted, keyid in vouching)
+        reader = Reader(store, place, remote, keep=False)
+        for ref in remote.refs():
+            try:
+                found = next(iter(reader.refs([ref])))
+            except NotFound:
+                continue
+            here = store.own_refs().get(ref)
+            if isinstance(found, Finding):
+                yield RemoteRefEntry(ref, None, here, found.message)
+            else:
+                yield RemoteRefEntry(ref, found.digest, here, None)
+
+
+def _line(key: PublicKey) -> str:
+    from kvg.signing.keys import encode_public
+
+    return encode_public(key, "openssh", key.keyid[:12]).strip()
+
+
+def absolute(url: str, cwd: Path) -> str:
+    """``url``, a path made whole: it must mean the same wherever kvg is started."""
+    return url if split_scheme(url)[0] else os.path.normpath(cwd.absolute() / url)

@@ -1,0 +1,156 @@
+"""A remote in a folder, also on a mounted share: temporary name, fsync, rename; CAS under flock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.remote import layout
+from kvg.remote.files import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer
+
+STAGING = "tmp"
+LOCK_FILE = "lock"
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class DirectoryFiles:
+    """See ``Files``. Links below the folder are never followed."""
+
+    is_writable = True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._staging = folder / STAGING
+
+    @property
+    def url(self) -> str:
+        return str(self._folder)
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        try:
+            fd = self._open(name)
+        except NotFound:
+            return None
+        with os.fdopen(fd, "rb") as file, _refused(self._folder / name):
+            return file.read(limit + 1)
+
+    def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
+        with os.fdopen(self._open(name), "rb", buffering=0) as file:
+            path = self._folder / name
+            with _refused(path):
+                file.seek(start)
+            while limit > 0:
+                with _refused(path):
+                    piece = file.read(min(PIECE_BYTES, limit))
+                if not piece:
+                    return
+                limit -= len(piece)
+                yield piece
+
+    def size(self, name: str) -> int | None:
+        try:
+            fd = self._open(name)
+        except NotFound:
+            return None
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        with _refused(self._folder):
+            durable.make_dir(self._staging)
+            durable.write_new(self._folder / name, parts, staging=self._staging)
+
+    def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
+        path = self._folder / name
+        with self._locked():
+            limit = 0 if expect is None else len(expect)
+            if self.read(name, limit) != expect:
+                raise Conflict(f"{path}: changed meanwhile")
+            with _refused(path):
+                if data is None:
+                    durable.remove(path)
+                else:
+                    durable.replace(path, [data], staging=self._staging)
+
+    def names(self, folder: str) -> Sequence[str]:
+        root = self._folder / folder
+        found: list[str] = []
+        with _refused(root):
+            for parent, folders, files in os.walk(root):
+                folders[:] = [name for name in folders if layout.is_name(name)]
+                inside = os.path.relpath(parent, root)
+                prefix = "" if inside == "." else inside + "/"
+                found += [prefix + name for name in files if layout.is_name(name)]
+        return sorted(found)
+
+    def close(self) -> None:
+        return None
+
+    def _open(self, name: str) -> int:
+        path = self._folder / name
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except _ABSENT:
+            raise NotFound(f"{path}: not there") from None
+        except OSError as error:
+            if path.is_symlink():
+                raise Corrupt(f"{path}: a link") from None
+            raise RemoteFailed(f"{path}: {_words(error)}", hint="check the mount") from None
+        if not _is_file(fd):
+            os.close(fd)
+            raise NotFound(f"{path}: not a file")
+        return fd
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with _refused(self._folder):
+            durable.make_dir(self._staging)
+            path = self._folder / LOCK_FILE
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with _refused(path):
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _is_file(fd: int) -> bool:
+    import stat
+
+    return stat.S_ISREG(os.fstat(fd).st_mode)
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """What the file system of a remote refuses is the remote's failure, a full one ``NoSpace``."""
+    try:
+        yield
+    except OSError as error:
+        try:
+            durable.raise_translated(error, path)
+        except KvgError as told:
+            _raise_remote(told)
+    except KvgError as told:
+        _raise_remote(told)
+
+
+def _raise_remote(error: KvgError) -> None:
+    if type(error) in (KvgError, NotFound):
+        raise RemoteFailed(error.message, hint=error.hint or "check the mount") from None
+    raise error
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

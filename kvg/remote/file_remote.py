@@ -1,0 +1,194 @@
+"""A remote made of plain files: what directories, web servers and object stores have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from kvg.codec import PREFIX_SIZE, parse_header, parse_header_size
+from kvg.errors import Conflict, Corrupt, NotFound
+from kvg.log.tiles import WIDTH
+from kvg.remote import layout
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer, Digest
+    from kvg.remote.files import Files
+    from kvg.remote.layout import Listing, Pointer
+
+SWAP_ATTEMPTS = 16
+ASKERS = 8
+"""How many objects are asked for at once."""
+
+
+class FileRemote:
+    """See ``Remote``. ``files`` is the place."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    @property
+    def url(self) -> str:
+        return self._files.url
+
+    @property
+    def is_writable(self) -> bool:
+        return self._files.is_writable
+
+    def check(self) -> None:
+        found = self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES)
+        if found is None:
+            raise NotFound(f"{self.url}: no remote there", hint="kvg push makes one")
+        layout.check_format(found, what=self.url)
+
+    def make(self) -> None:
+        if self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES) is None:
+            try:
+                self._files.swap(layout.FORMAT_FILE, layout.FORMAT, expect=None)
+            except Conflict:
+                pass  # another made it meanwhile
+        self.check()
+
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        wanted = tuple(dict.fromkeys(digests))
+        if len(wanted) < ASKERS:
+            return frozenset(digest for digest in wanted if not self._is_whole(digest))
+        with ThreadPoolExecutor(ASKERS) as pool:
+            whole = pool.map(self._is_whole, wanted)
+            return frozenset(
+                digest for digest, is_whole in zip(wanted, whole, strict=True) if not is_whole
+            )
+
+    def _is_whole(self, digest: Digest) -> bool:
+        name = layout.object_name(digest)
+        size = self._files.size(name)
+        if size is None:
+            return False
+        try:
+            head = self._files.read(name, PREFIX_SIZE - 1) or b""
+            needed = parse_header_size(head, what=name)
+            head = self._files.read(name, needed - 1) or b""
+            header = parse_header(head[:needed], what=name)
+        except Corrupt:
+            return False
+        return header.digest == digest and header.stored_size == size
+
+    def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
+        return self._files.stream(layout.object_name(digest), start=start, limit=limit)
+
+    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+        self._files.write(layout.object_name(digest), parts)
+
+    def origins(self) -> tuple[str, ...]:
+        names = self._files.names(layout.LOGS)
+        if names is None:
+            return self._listing().origins
+        return tuple(sorted({name.partition("/")[0] for name in names if "/" in name}))
+
+    def log(self, origin: str) -> FileLog:
+        if not layout.is_origin(origin):
+            raise Corrupt(f"{self.url}: {origin[:80]!r} is no log")
+        return FileLog(self._files, f"{layout.LOGS}/{origin}", self.url)
+
+    def refs(self) -> tuple[str, ...]:
+        names = self._files.names(layout.REFS)
+        return self._listing().refs if names is None else tuple(names)
+
+    def pointer(self, name: str) -> Pointer | None:
+        what = f"{self.url}: {self._ref(name)}"
+        data = self._files.read(self._ref(name), layout.MAX_SMALL_BYTES)
+        return None if data is None else layout.parse_pointer(data, what=what)
+
+    def move(self, name: str, pointer: Pointer | None, *, expect: Pointer | None) -> None:
+        try:
+            self._files.swap(
+                self._ref(name),
+                None if pointer is None else layout.encode_pointer(pointer),
+                expect=None if expect is None else layout.encode_pointer(expect),
+            )
+        except Conflict:
+            raise Conflict(
+                f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again"
+            ) from None
+
+    def _ref(self, name: str) -> str:
+        full = f"{layout.REFS}/{name}"
+        layout.check_name(full, what=self.url)
+        return full
+
+    def offers(self) -> Mapping[str, str]:
+        names = self._files.names(layout.KEYS)
+        found: dict[str, str] = {}
+        for name in self._listing().keys if names is None else names:
+            keyid, dot, kind = name.rpartition(".")
+            if not dot or kind != "pub" or "/" in keyid:
+                continue
+            data = self._files.read(f"{layout.KEYS}/{name}", layout.MAX_SMALL_BYTES)
+            if data is not None and data.isascii():
+                found[keyid] = data.decode("ascii")
+        return found
+
+    def offer(self, keyid: str, text: str) -> None:
+        name = f"{layout.KEYS}/{keyid}.pub"
+        layout.check_name(name, what=self.url)
+        data = text.encode("ascii")
+        if self._files.read(name, layout.MAX_SMALL_BYTES) != data:
+            self._files.write(name, [data])
+
+    def publish_listing(self) -> None:
+        for _ in range(SWAP_ATTEMPTS):
+            old = self._files.read(layout.LISTING_FILE, layout.MAX_LISTING_BYTES)
+            keys = self._files.names(layout.KEYS) or ()
+            found = layout.Listing(self.origins(), self.refs(), tuple(keys))
+            new = layout.encode_listing(found)
+            if new == old:
+                return
+            try:
+                self._files.swap(layout.LISTING_FILE, new, expect=old)
+                return
+            except Conflict:
+                continue
+        raise Conflict(f"{self.url}: {layout.LISTING_FILE} keeps moving", hint="push again")
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _listing(self) -> Listing:
+        data = self._files.read(layout.LISTING_FILE, layout.MAX_LISTING_BYTES)
+        if data is None:
+            return layout.Listing()
+        return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
+
+
+class FileLog:
+    """See ``LogFiles``."""
+
+    def __init__(self, files: Files, folder: str, url: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._url = url
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        return self._files.read(self._name(name), limit)
+
+    def widths(self, name: str) -> Sequence[int]:
+        found = self._files.names(self._name(f"{name}.p")) or ()
+        return sorted(int(text) for text in found if _is_width(text))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._files.write(self._name(name), [data])
+
+    def swap(self, name: str, data: bytes, *, expect: bytes | None) -> None:
+        self._files.swap(self._name(name), data, expect=expect)
+
+    def _name(self, name: str) -> str:
+        full = f"{self._folder}/{name}"
+        layout.check_name(full, what=self._url)
+        return full
+
+    def __repr__(self) -> str:
+        return f"{self._url}/{self._folder}"
+
+
+def _is_width(text: str) -> bool:
+    return text.isascii() and text.isdigit() and text[0] != "0" and int(text) < WIDTH

@@ -1,0 +1,238 @@
+"""A remote on any static web server, read only: GET with byte ranges, over HTTP or HTTPS.
+
+A name and password in the address (``https://NAME:PASSWORD@HOST/…``) go to that host and to no
+other: a redirect to another host, or from https to http, is refused, and no message shows them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from kvg.errors import NotFound, RemoteFailed, UsageError
+from kvg.remote.files import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer
+
+TIMEOUT_S: Final = 60.0
+MAX_REDIRECTS: Final = 5
+ATTEMPTS: Final = 3
+"""How often a request is made where the server closed an idle connection or broke off."""
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_ABSENT = (404, 410)
+
+
+class HttpFiles:
+    """See ``Files``. One connection for each thread, kept open."""
+
+    is_writable = False
+
+    def __init__(self, url: str) -> None:
+        """Raises ``UsageError`` on an address without a host."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if not parts.hostname or parts.query or parts.fragment:
+            raise UsageError(f"{parts.hostname or url!r}: not an address", hint="https://HOST/PATH")
+        self._scheme = parts.scheme.lower()
+        self._host = parts.hostname
+        self._port = port or (443 if self._scheme == "https" else 80)
+        self._base = parts.path.rstrip("/")
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "kvg", **_login(url)}
+        shown_port = f":{port}" if port else ""
+        self._url = f"{self._scheme}://{self._host}{shown_port}{self._base}"
+        self._local = threading.local()
+        self._guard = threading.Lock()
+        self._connections: list[HTTPConnection] = []
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        try:
+            return b"".join(self.stream(name, start=0, limit=limit + 1))
+        except NotFound:
+            return None
+
+    def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
+        """As ``Files.stream``. A connection that breaks is taken up again where it broke."""
+        position, left, failures = start, limit, 0
+        while left > 0:
+            response = self._get(name, position, left)
+            if response is None:
+                return
+            try:
+                for piece in self._body(response, name, left):
+                    position, left, failures = position + len(piece), left - len(piece), 0
+                    yield piece
+                return
+            except (HTTPException, OSError) as error:
+                self._drop()
+                failures += 1
+                if failures >= ATTEMPTS:
+                    raise self._failed(name, error) from None
+
+    def size(self, name: str) -> int | None:
+        response = self._ask("HEAD", name, {})
+        response.read()
+        if response.status in _ABSENT:
+            return None
+        self._check_status(response, name, (200,))
+        length = response.getheader("Content-Length") or ""
+        return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else None
+
+    def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        raise self._read_only()
+
+    def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
+        raise self._read_only()
+
+    def names(self, folder: str) -> Sequence[str] | None:
+        return None
+
+    def close(self) -> None:
+        with self._guard:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+
+    def _get(self, name: str, start: int, limit: int) -> HTTPResponse | None:
+        """The response that begins at ``start``; None where there is nothing past it."""
+        wanted = {"Range": f"bytes={start}-{start + limit - 1}"}
+        response = self._ask("GET", name, wanted)
+        if response.status == 416:  # nothing at or past ``start``: an empty file, or all is had
+            self._drop()
+            return None
+        if response.status in _ABSENT:
+            self._drop()
+            raise NotFound(f"{self._url}/{name}: not there")
+        self._check_status(response, name, (200, 206))
+        if response.status == 200 and start:
+            self._skip(response, name, start)
+        if response.status == 206 and _range_start(response) != start:
+            self._drop()
+            raise RemoteFailed(f"{self._url}/{name}: gives another range than was asked for")
+        return response
+
+    def _body(self, response: HTTPResponse, name: str, limit: int) -> Iterator[bytes]:
+        """``limit`` bytes of the body at most; what comes after that is not read."""
+        while limit > 0:
+            piece = response.read(min(PIECE_BYTES, limit))
+            if not piece:
+                if response.length:
+                    raise HTTPException(f"{response.length} bytes less than were promised")
+                return
+            limit -= len(piece)
+            yield piece
+        if not response.isclosed():
+            self._drop()
+
+    def _skip(self, response: HTTPResponse, name: str, n_bytes: int) -> None:
+        """Pass over the beginning where a server knows no ranges."""
+        while n_bytes > 0:
+            piece = response.read(min(PIECE_BYTES, n_bytes))
+            if not piece:
+                self._drop()
+                raise RemoteFailed(f"{self._url}/{name}: shorter than what was had of it")
+            n_bytes -= len(piece)
+
+    def _ask(self, method: str, name: str, headers: Mapping[str, str]) -> HTTPResponse:
+        path = f"{self._base}/{quote(name)}"
+        for _ in range(MAX_REDIRECTS):
+            response = self._request(method, path, headers, name)
+            if response.status not in _REDIRECTS:
+                return response
+            path = self._redirected(response.getheader("Location") or "", path, name)
+            self._drop()
+        raise RemoteFailed(f"{self._url}/{name}: redirected more than {MAX_REDIRECTS} times")
+
+    def _request(
+        self, method: str, path: str, headers: Mapping[str, str], name: str
+    ) -> HTTPResponse:
+        for attempt in range(ATTEMPTS):
+            connection = self._connection()
+            try:
+                connection.request(method, path, headers={**self._headers, **headers})
+                return connection.getresponse()
+            except (HTTPException, OSError) as error:
+                self._drop()
+                if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                    raise self._failed(name, error) from None
+        raise RemoteFailed(f"{self._url}/{name}: not reached")
+
+    def _redirected(self, location: str, path: str, name: str) -> str:
+        """The path on this very host that ``location`` means. Raises ``RemoteFailed``."""
+        parts = urlsplit(location)
+        if parts.scheme or parts.netloc:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            if (parts.scheme, parts.hostname, port) != (self._scheme, self._host, self._port):
+                raise RemoteFailed(
+                    f"{self._url}/{name}: redirects to another host, {parts.hostname}",
+                    hint="give that address yourself if you mean it: kvg remote set NAME URL",
+                )
+        if not parts.path.startswith("/"):
+            raise RemoteFailed(f"{self._url}/{name}: redirects to {location[:80]!r}")
+        return parts.path + (f"?{parts.query}" if parts.query else "")
+
+    def _check_status(self, response: HTTPResponse, name: str, good: Sequence[int]) -> None:
+        if response.status not in good:
+            self._drop()
+            raise RemoteFailed(
+                f"{self._url}/{name}: refused with {response.status}",
+                hint="a login goes into the address: https://NAME:PASSWORD@HOST/PATH"
+                if response.status in (401, 403)
+                else None,
+            )
+
+    def _connection(self) -> HTTPConnection:
+        found: HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is None:
+            kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
+            found = kind(self._host, self._port, timeout=TIMEOUT_S)
+            self._local.connection = found
+            with self._guard:
+                self._connections.append(found)
+        return found
+
+    def _drop(self) -> None:
+        """Close this thread's connection: what is left on it is not read."""
+        found: HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is not None:
+            found.close()
+            self._local.connection = None
+            with self._guard:
+                self._connections = [item for item in self._connections if item is not found]
+
+    def _failed(self, name: str, error: Exception) -> RemoteFailed:
+        words = str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
+        return RemoteFailed(
+            f"{self._url}/{name}: {words}", hint="run it again: what was received is kept"
+        )
+
+    def _read_only(self) -> RemoteFailed:
+        return RemoteFailed(f"{self._url}: can only be read")
+
+
+def _range_start(response: HTTPResponse) -> int | None:
+    unit, _, rest = (response.getheader("Content-Range") or "").partition(" ")
+    first = rest.partition("-")[0]
+    return int(first) if unit == "bytes" and first.isascii() and first.isdigit() else None
+
+
+def _login(url: str) -> dict[str, str]:
+    """The header for the name and password in ``url``."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    from kvg.signing import base64
+
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {base64.encode(pair.encode('utf-8'))}"}

@@ -1,0 +1,105 @@
+"""The protocol of a remote: what every place that stores exchange through promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer, Digest
+    from kvg.remote.layout import Pointer
+
+
+class LogFiles(Protocol):
+    """The static files of one publisher's log; a ``kvg.log.tiles.TileSource`` for its readers."""
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        """The bytes of ``name``, at most ``limit`` + 1 of them; None when there is no such file."""
+
+    def widths(self, name: str) -> Sequence[int]:
+        """The widths of the partial tiles of ``name`` that are there, ascending.
+
+        None are told where the place can't list; a reader then asks for the ones that it expects.
+        """
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a tile, whole or not at all. Only the log's owner does."""
+
+    def swap(self, name: str, data: bytes, *, expect: bytes | None) -> None:
+        """Replace ``name`` in one step if it holds ``expect`` (None: if there is none).
+
+        Raises ``Conflict``.
+        """
+
+
+class Remote(Protocol):
+    """One remote. Safe to use by several threads at once.
+
+    Whatever it gives is untrusted: a caller checks objects against their digests, logs against
+    signed checkpoints, pointers against logs. Every method raises ``RemoteFailed`` when the place
+    can't be reached or refuses, ``NoSpace`` where it is full, and ``Corrupt`` on names that can't
+    be a remote's; a retry is harmless after any of them.
+    """
+
+    @property
+    def url(self) -> str:
+        """Its address as shown to people: without credentials."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether this kind of remote can be pushed to."""
+
+    def check(self) -> None:
+        """Raise ``NotFound`` where there is no remote, ``Incompatible`` for another format."""
+
+    def make(self) -> None:
+        """Make the place a remote; again is harmless."""
+
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        """Those of ``digests`` whose object is not there, or not as long as its header says.
+
+        Few round trips for many digests. An object that is there may still be damaged.
+        """
+
+    def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
+        """The stored form of an object from byte ``start`` on, in pieces, ``limit`` bytes at most.
+
+        Raises ``NotFound`` when it is not there. A piece is never larger than 1 MiB, so that a
+        caller stops a body that has no end.
+        """
+
+    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+        """Store an object's stored form: visible only once it is whole and durable.
+
+        Putting it again is harmless, also at the same time: names are digests.
+        """
+
+    def origins(self) -> tuple[str, ...]:
+        """The logs that are there, ascending."""
+
+    def log(self, origin: str) -> LogFiles:
+        """The files of one log, there or not."""
+
+    def refs(self) -> tuple[str, ...]:
+        """The names that have a pointer, ascending."""
+
+    def pointer(self, name: str) -> Pointer | None:
+        """The pointer of ``name``; None when there is none. Raises ``Corrupt``."""
+
+    def move(self, name: str, pointer: Pointer | None, *, expect: Pointer | None) -> None:
+        """Set (or with None remove) a pointer in one step, if it is ``expect`` now.
+
+        Of two at once one wins; the other gets ``Conflict``, and nothing of it is seen.
+        """
+
+    def offers(self) -> Mapping[str, str]:
+        """Public keys by key id: offers that say nothing of whether to trust them."""
+
+    def offer(self, keyid: str, text: str) -> None:
+        """Offer a public key; again is harmless."""
+
+    def publish_listing(self) -> None:
+        """Bring up to date what readers go by where they can't list. Call it after the pointers."""
+
+    def close(self) -> None:
+        """Close what is open."""

@@ -1,0 +1,120 @@
+"""Exchange from the command line: what is said, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run, Stored
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+
+
+def keyid(kvg: Run) -> str:
+    return kvg("key", "show", "first", "--json").record["keyid"]
+
+
+def test_push_clone_pull_as_people_see_it(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    assert kvg("remote", "add", "origin", str(share)).out == f"origin  {share}  (added)\n"
+    assert kvg("status").out == "1 ref; origin never seen; model none; gates required: none\n"
+    pushed = kvg("push")
+    assert pushed.code == 0 and pushed.out == "origin: demo new, 9 objects\n"
+    assert "can read the token ids" in pushed.err
+    assert kvg("push").out == "origin: up to date\n"
+    assert kvg("status").out == "1 ref; origin up to date; model none; gates required: none\n"
+    refused = kvg("clone", str(share), "../peer")
+    assert refused.code == 6 and "--trust" in refused.err and not Path("../peer").exists()
+    short = keyid(kvg)[:6]
+    cloned = kvg("clone", str(share), "../peer", "--trust", short)
+    assert cloned.code == 0
+    assert cloned.out == f"demo  {stored.digest[:13]}…  signed by {short}, trusted\n"
+    assert kvg("-C", "../peer", "verify").out.startswith("1 artifact: bytes ok, signature ok")
+    assert kvg("-C", "../peer", "pull").out == "origin: up to date\n"
+    assert kvg("-C", "../peer", "rev-parse", "origin/demo").out.strip() == stored.digest
+    assert kvg("-C", "../peer", "ls", "-0").raw == b"demo\0"
+    assert kvg("-C", "../peer", "ls", "-0", "--all").raw == b"demo\0origin/demo\0"
+
+
+def test_clone_asks_on_a_terminal(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    share = str(tmp_path / "share")
+    kvg("remote", "add", "origin", share)
+    kvg("push")
+    no = kvg("clone", share, "../peer", tty=True, stdin=b"\n")
+    assert no.code == 6 and keyid(kvg) in no.err
+    assert kvg("clone", share, "../peer", tty=True, stdin=b"y\n").code == 0
+
+
+def test_transfer_records(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    share = str(tmp_path / "share")
+    kvg("remote", "add", "origin", share)
+    dry = kvg("push", "--dry-run", "--json").record
+    assert dry["dry_run"] and dry["objects_sent"] == 9 and not Path(share).exists()
+    record = kvg("push", "origin", "demo", "--json").record
+    assert record["type"] == "transfer" and record["direction"] == "push"
+    assert record["refs"] == [
+        {"ref": "demo", "digest": stored.digest, "previous": None, "state": "new", "signers": []}
+    ]
+    assert record["objects_sent"] == 9 and record["objects_skipped"] == 0
+    assert record["bytes"] > 0 and record["resumed"] == 0 and record["seconds"] >= 0
+    status = kvg("status", "--json").record
+    assert status["remote_states"] == [{"name": "origin", "seen": True, "ahead": 0, "behind": 0}]
+
+
+def test_conflict_has_code_4_and_a_hint(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    from tests.artifacts import deposit
+
+    share = str(tmp_path / "share")
+    kvg("remote", "add", "origin", share)
+    kvg("push")
+    kvg("clone", share, "../peer", "--trust", keyid(kvg)[:6])
+    key = stored.store.keyring.load("first")
+    deposit(stored.store, key, ref="demo", ids=range(40))
+    kvg("push")
+    from kvg.store import Store
+
+    peer = Store.open(Path("../peer").absolute(), keyring=stored.store.keyring)
+    deposit(peer, key, ref="demo", ids=range(41))
+    refused = kvg("-C", "../peer", "push", "--json")
+    assert refused.code == 4
+    finding, transfer = refused.records
+    assert (finding["type"], finding["code"], finding["object"]) == ("finding", 4, "demo")
+    assert "kvg pull" in finding["hint"] and transfer["refs"] == []
+
+
+def test_remote_verbs(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    share = str(tmp_path / "share")
+    assert kvg("push").code == 3
+    kvg("remote", "add", "origin", "../share")
+    assert kvg("remote", "list").out == f"origin  {share}\n"
+    assert kvg("remote", "add", "origin", share).code == 4
+    assert kvg("remote", "add", "x", "ftp://h/x").code == 2
+    assert kvg("remote", "set", "origin", "--codec", "0").code == 0
+    assert kvg("remote", "set", "origin", "--codec", "7").code == 2
+    assert kvg("remote", "list", "--json").record["codec"] == 0
+    assert kvg("push").code == 0
+    shown = kvg("remote", "show")
+    assert "publisher " in shown.out and "same here" in shown.out
+    assert kvg("remote", "remove", "origin").out.endswith("(removed)\n")
+    assert kvg("remote", "list").out == ""
+    assert kvg("pull", "origin").code == 3
+
+
+def test_login_in_an_address_is_never_shown(kvg: Run, stored: Stored) -> None:
+    url = "http://me:secret@127.0.0.1:9/x"
+    for argv in (
+        ("remote", "add", "origin", url),
+        ("remote", "list", "--json"),
+        ("remote", "show"),
+        ("pull",),
+        ("clone", url, "../peer", "--debug"),
+    ):
+        result = kvg(*argv)
+        assert "secret" not in result.out + result.err, argv
+    assert kvg("pull", "--json").code == 9
+    assert json.loads(kvg("pull", "--json").err)["kind"] == "remote"

@@ -1,0 +1,209 @@
+"""Bundles: one file, an OCI image layout, that nothing leads out of."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Corrupt, KvgError, NotFound
+from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
+from kvg.remote.bundle import Bundle
+from kvg.verify import verify_artifact
+from tests.exchange.conftest import Outcome, Person
+
+
+@pytest.fixture
+def made(alice: Person) -> Path:
+    """A bundle of two refs."""
+    alice.deposit("docs/a")
+    alice.deposit("b", range(40))
+    path = alice.folder / "two.tar"
+    record = bundle_create(alice.store, alice.settings, path)
+    assert (record.refs, record.state) == (2, "created")
+    assert record.bytes == path.stat().st_size
+    return path
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path, "r:") as tar:
+        return {item.name: tar.extractfile(item).read() for item in tar.getmembers()}
+
+
+def apply(person: Person, path: Path, *refs: str, trust: tuple[str, ...] = ()) -> Outcome:
+    return Outcome(tuple(bundle_apply(person.store, person.settings, path, refs, trust=trust)))
+
+
+def test_bundle_is_an_oci_image_layout(made: Path, alice: Person) -> None:
+    found = members(made)
+    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    index = json.loads(found["index.json"])
+    assert index["mediaType"] == "application/vnd.oci.image.index.v1+json"
+    for name, data in found.items():
+        if name.startswith("blobs/sha256/"):
+            assert sha256(data).hexdigest() == name.removeprefix("blobs/sha256/")
+    tags = {
+        item["annotations"]["dev.kvg.ref"]: item
+        for item in index["manifests"]
+        if "dev.kvg.ref" in item.get("annotations", {})
+    }
+    item = tags["docs/a"]
+    assert item["annotations"]["org.opencontainers.image.ref.name"] == "docs..a"
+    image = json.loads(found["blobs/sha256/" + item["digest"].removeprefix("sha256:")])
+    assert image["artifactType"] == "application/vnd.kvg.artifact.v1"
+    assert image["config"]["digest"] == alice.store.ref("docs/a")
+    for layer in (image["config"], *image["layers"]):
+        assert (
+            len(found["blobs/sha256/" + layer["digest"].removeprefix("sha256:")]) == layer["size"]
+        )
+
+
+def test_same_store_gives_the_same_bytes(made: Path, alice: Person) -> None:
+    again = alice.folder / "again.tar"
+    bundle_create(alice.store, alice.settings, again)
+    assert again.read_bytes() == made.read_bytes()
+
+
+def test_bundle_is_listed_verified_and_applied(made: Path, alice: Person, bob: Person) -> None:
+    listed = list(bundle_list(bob.settings, made))
+    assert [(item.ref, item.tokens) for item in listed] == [("b", 40), ("docs/a", 27)]
+    *findings, summary = bundle_verify(alice.store, alice.settings, made)
+    assert not findings and summary.refs == 2
+    bob.init()
+    assert apply(bob, made).codes == [6, 6]
+    taken = apply(bob, made, trust=(alice.key.public.keyid[:8],))
+    assert taken.states == {"b": "new", "docs/a": "new"}
+    assert bob.store.refs() == alice.store.own_refs()
+    for digest in bob.store.refs().values():
+        for page in verify_artifact(bob.store, digest).manifest.pages:
+            bob.store.objects.read(page.digest, size=page.size, what="page")
+    assert apply(bob, made).states == {"b": "unchanged", "docs/a": "unchanged"}
+    with pytest.raises(NotFound):
+        bundle_create(alice.store, alice.settings, made, ["nothing"])
+
+
+def test_older_bundle_is_a_rollback(made: Path, alice: Person, bob: Person) -> None:
+    bob.init()
+    apply(bob, made, trust=(alice.key.public.keyid,))
+    alice.deposit("b", range(41))
+    newer = alice.folder / "newer.tar"
+    bundle_create(alice.store, alice.settings, newer)
+    assert apply(bob, newer).states["b"] == "moved"
+    assert apply(bob, made).codes == [6, 6]
+
+
+def test_bundle_without_pages(alice: Person, bob: Person, share: Path) -> None:
+    digest = alice.deposit("demo")
+    alice.push()
+    path = alice.folder / "thin.tar"
+    bundle_create(alice.store, alice.settings, path, pages=False)
+    assert not [f for f in bundle_verify(alice.store, alice.settings, path) if f.exit_code]
+    bob.init().add(share)
+    assert apply(bob, path, trust=(alice.key.public.keyid,)).states == {"demo": "attested"}
+    assert bob.store.refs() == {} and bob.store.artifacts() == (digest,)
+    pages = bob.store.manifest(digest).pages
+    assert not any(bob.store.objects.has(page.digest) for page in pages)
+    assert bob.pull().states == {"demo": "new"}
+    assert all(bob.store.objects.has(page.digest) for page in pages)
+
+
+def rewritten(path: Path, change: Callable[[tarfile.TarFile], None], **more: bytes) -> Path:
+    """The bundle with members more, or others in their place, after ``change``."""
+    kept = members(path)
+    target = path.with_name("changed.tar")
+    with tarfile.open(target, "w") as tar:
+        change(tar)
+        for name, data in {**kept, **more}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return target
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = ""
+) -> Callable[[tarfile.TarFile], None]:
+    def change(tar: tarfile.TarFile) -> None:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, link
+        tar.addfile(info)
+
+    return change
+
+
+HEX = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        entry("../escape"),
+        entry("/etc/passwd"),
+        entry("blobs/sha256/../../x"),
+        entry("blobs/sha256/" + HEX, tarfile.SYMTYPE, "/etc/passwd"),
+        entry("blobs/sha256/" + HEX, tarfile.LNKTYPE, "index.json"),
+        entry("blobs/sha256/" + HEX, tarfile.CHRTYPE),
+        entry("blobs/sha256/" + HEX, tarfile.FIFOTYPE),
+        entry("blobs/sha256/" + HEX.upper()),
+        entry("blobs/sha512/" + HEX),
+        entry("README"),
+        entry("index.json", tarfile.SYMTYPE, "/etc/passwd"),
+        entry("somewhere", tarfile.DIRTYPE),
+        entry("index.json"),
+    ],
+)
+def test_members_that_have_no_business_there(
+    made: Path, bob: Person, change: Callable[[tarfile.TarFile], None]
+) -> None:
+    bad = rewritten(made, change)
+    bob.init()
+    before = sorted(bob.folder.rglob("*"))
+    with pytest.raises(Corrupt):
+        apply(bob, bad)
+    assert sorted(bob.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.9, 0.999])
+def test_bundle_cut_short(made: Path, bob: Person, part: float) -> None:
+    data = made.read_bytes()
+    made.write_bytes(data[: int(len(data) * part)])
+    bob.init()
+    before = dict(bob.store.refs())
+    try:
+        outcome = apply(bob, made)
+        assert outcome.findings
+    except Corrupt:
+        pass
+    assert bob.store.refs() == before
+
+
+def test_every_damaged_blob_is_found(made: Path, alice: Person) -> None:
+    names = [name for name in members(made) if name.startswith("blobs/")]
+    data = made.read_bytes()
+    with tarfile.open(made, "r:") as tar:
+        spans = {item.name: (item.offset_data, item.size) for item in tar.getmembers()}
+    for name in names:
+        start, size = spans[name]
+        bad = bytearray(data)
+        bad[start + size // 2] ^= 1
+        made.write_bytes(bad)
+        try:
+            *findings, _ = bundle_verify(alice.store, alice.settings, made)
+            assert findings, name
+        except KvgError as error:
+            assert error.code == 5
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for data in (b"", b"hello", bytes(10240), b"\x1f\x8b" + bytes(600)):
+        path.write_bytes(data)
+        with pytest.raises(Corrupt):
+            Bundle(path)
+    with pytest.raises(NotFound):
+        Bundle(tmp_path / "nothing")

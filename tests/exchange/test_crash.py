@@ -1,0 +1,144 @@
+"""Push and pull, stopped at every step: nothing partial is seen, and the next try ends the work."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvg import durable
+from kvg.digest import Digest
+from kvg.errors import KvgError
+from kvg.verify import check_store
+from kvg.verify.check import VerifySummary
+from tests.exchange.conftest import Person
+from tests.store.faults import Recorder, die, hooked
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    recorder = Recorder([])
+    with hooked(recorder):
+        work()
+    return len(recorder.names)
+
+
+def killed_at(work: Callable[[], object], at: int) -> bool:
+    """Do ``work`` in a process that is killed at step ``at``; whether it came to its end."""
+    import os
+
+    count = 0
+
+    def hook(_name: str, _path: str) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            die()
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            durable.set_hook(hook)
+            work()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def check_nothing_partial(person: Person) -> None:
+    """Everything that can be seen checks out."""
+    *findings, last = check_store(person.store)
+    assert not findings and isinstance(last, VerifySummary)
+    for digest in person.store.artifacts():
+        assert person.store.objects.has(digest)
+
+
+def copy(source: Path, target: Path) -> None:
+    if target.exists():
+        shutil.rmtree(target)
+    if source.exists():
+        shutil.copytree(source, target)
+
+
+@pytest.mark.slow
+def test_push_killed_at_every_step(
+    alice: Person, bob: Person, share: Path, tmp_path: Path, record_property: Callable[..., None]
+) -> None:
+    alice.deposit("demo", range(5, 20))
+    alice.push()
+    bob.clone(share, alice)
+    newer = alice.deposit("demo", range(40))
+    copy(share, tmp_path / "share0")
+    copy(alice.folder / "work", tmp_path / "alice0")
+    total = steps_of(alice.push)
+    for at in range(1, total + 1, 2):
+        copy(tmp_path / "share0", share)
+        copy(tmp_path / "alice0", alice.folder / "work")
+        killed_at(alice.push, at)
+        reader = _reader(bob, tmp_path)
+        seen = reader.pull()
+        assert seen.codes in ([], [6]), seen.findings
+        check_nothing_partial(reader)
+        again = alice.push()
+        assert not again.findings and again.states["demo"] in ("moved", "unchanged")
+        final = _reader(bob, tmp_path)
+        assert not final.pull().findings
+        assert final.store.ref("demo") == newer
+    record_property(
+        "exchange matrix", ("push, kill -9", f"{total} steps", len(range(1, total + 1, 2)))
+    )
+
+
+@pytest.mark.slow
+def test_pull_killed_at_every_step(
+    alice: Person, bob: Person, share: Path, tmp_path: Path, record_property: Callable[..., None]
+) -> None:
+    older = alice.deposit("demo", range(5, 20))
+    alice.push()
+    bob.clone(share, alice)
+    newer = alice.deposit("demo", range(40))
+    alice.push()
+    copy(bob.folder / "work", tmp_path / "bob0")
+    total = steps_of(bob.pull)
+    for at in range(1, total + 1, 3):
+        copy(tmp_path / "bob0", bob.folder / "work")
+        is_done = killed_at(bob.pull, at)
+        check_nothing_partial(bob)
+        assert bob.store.ref("demo") in ((newer,) if is_done else (older, newer))
+        again = bob.pull()
+        assert not again.findings
+        assert bob.store.ref("demo") == newer
+    record_property(
+        "exchange matrix", ("pull, kill -9", f"{total} steps", len(range(1, total + 1, 3)))
+    )
+
+
+def _reader(bob: Person, tmp_path: Path) -> Person:
+    """Bob as he was, in a copy."""
+    from dataclasses import replace
+
+    folder = tmp_path / "reader"
+    copy(bob.folder, folder)
+    settings = replace(bob.settings, cwd=folder, keys=folder / "keys")
+    return Person(folder, settings, bob.report)
+
+
+def test_full_disk_at_the_remote_is_told_and_repaired(alice: Person, share: Path) -> None:
+    import errno
+
+    digest: Digest = alice.deposit("demo")
+    count = 0
+
+    def full(_name: str, path: str) -> None:
+        nonlocal count
+        if str(share) in path:
+            count += 1
+            if count > 30:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    with hooked(full), pytest.raises(KvgError) as told:
+        alice.push()
+    assert told.value.code == 10
+    assert not (share / "refs").exists()
+    assert alice.push().transfer.refs[0].digest == digest
