@@ -108,7 +108,10 @@ def test_bundle_without_pages(alice: Person, bob: Person, share: Path) -> None:
     assert bob.store.refs() == {} and bob.store.artifacts() == (digest,)
     pages = bob.store.manifest(digest).pages
     assert not any(bob.store.objects.has(page.digest) for page in pages)
-    assert bob.pull().states == {"demo": "new"}
+    assert bob.pull("demo").codes == [6]  # the share has an older log than the bundle
+    alice.deposit("other", range(40))
+    alice.push()
+    assert bob.pull("demo").states == {"demo": "new"}
     assert all(bob.store.objects.has(page.digest) for page in pages)
 
 

@@ -306,6 +306,8 @@ def test_a_store_whose_log_went_back_does_not_push(alice: Person, tmp_path: Path
     alice.push()
     shutil.rmtree(alice.folder / "work")
     shutil.copytree(tmp_path / "old", alice.folder / "work")
+    for seen in alice.settings.keys.rglob("*.seen"):
+        seen.unlink()
     alice.deposit("third", range(41))
     with pytest.raises(Untrusted, match="rolled back or forked"):
         alice.push("third")
