@@ -68,6 +68,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("quota",),
     ("forget", "demo", "--dry-run"),
     ("remote", "list"),
+    ("lock", "--dry-run"),
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 

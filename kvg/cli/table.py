@@ -72,6 +72,7 @@ VERBS: tuple[Verb, ...] = (
         ),
         dry_run=("add", "set", "remove"),
     ),
+    Verb("lock", EVERYDAY, "write down what refs stand for, for ci", "lock", dry_run=("lock",)),
     Verb("tag", UPKEEP, "give an artifact a name", "tag", dry_run=("tag",)),
     Verb("mv", UPKEEP, "rename a ref", "mv", dry_run=("mv",)),
     Verb("rm", UPKEEP, "remove refs", "rm", dry_run=("rm",)),

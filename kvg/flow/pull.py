@@ -11,10 +11,13 @@ from kvg.flow.exchange.contact import choose, trust_all
 from kvg.flow.exchange.fetching import Fetch, Fetched
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import told
+from kvg.flow.lock import read_locked
 from kvg.flow.records.exchange import Direction, State, TransferRef
 from kvg.store import RefMove
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.store import Store
@@ -27,18 +30,26 @@ def pull(
     refs: Sequence[str] = (),
     *,
     trust: Sequence[str] = (),
+    lock: Path | None = None,
 ) -> Iterator[Record]:
     """Fetch ``refs`` (all without any) of ``remote`` and move one's own, fast-forward only.
 
     A ref moves if it was never changed here since, or if the remote's log knows the value here as
-    an earlier one. Yields and raises as ``fetch``; a ref that went another way is a ``Conflict``.
+    an earlier one. With ``lock``, a lock file, its refs get what it says, also where the remote has
+    gone on, as long as the publisher's log knows that value. Yields and raises as ``fetch``; a ref
+    that went another way is a ``Conflict``.
     """
     place = find_place(store, remote)
     with opened(place, settings) as there, store.exchange.exclusive():
         there.check()
         if trust and not settings.dry_run:
             trust_all(store, settings, choose(there, trust, None, again="kvg pull"))
-        yield from take(Fetch(store, settings, place, there), store, settings, refs or None)
+        work = Fetch(store, settings, place, there)
+        names: Sequence[str] | None = refs or None
+        if lock is not None:
+            work.locked = read_locked(settings, lock)
+            names = [name for name in work.locked if not refs or name in refs]
+        yield from take(work, store, settings, names)
 
 
 def take(

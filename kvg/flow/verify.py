@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, parse_prefix, short
 from kvg.errors import Conflict, UsageError
+from kvg.flow.lock import read_locked, unlocked
 from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.verify import check as checks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.flow.recompute import Recomputation
     from kvg.flow.settings import Settings
     from kvg.store import Store
@@ -25,19 +28,30 @@ def verify(
     require: Sequence[str] = (),
     expect_digest: str | None = None,
     recompute: float | None = None,
+    lock: Path | None = None,
 ) -> Iterator[Finding | VerifySummary]:
     """Every problem found, then a summary. ``targets`` empty means all refs.
 
-    ``expect_digest`` is what the one target must stand for. ``recompute`` is how many percent of
-    each artifact's pages are computed again from its tokens; without it no model is needed. Raises
-    ``NotFound`` for a target that is not there, ``Incompatible`` to recompute without torch.
+    ``lock`` is a lock file: without targets its refs are checked, and each has to stand for what it
+    says. ``expect_digest`` is what the one target must stand for. ``recompute`` is how many percent
+    of each artifact's pages are computed again from its tokens; without it no model is needed.
+    Raises ``NotFound`` for a target that is not there, ``Incompatible`` to recompute without torch.
     """
     again = _recomputation(store, settings, recompute) if recompute is not None else None
+    if lock is not None:
+        locked = read_locked(settings, lock)
+        if targets:
+            locked = {name: locked[name] for name in locked if name in targets}
+        yield from unlocked(store, locked, lock)
+        targets = targets or [name for name in locked if store.ref(name) is not None]
     named = [(target, store.resolve(target).digest) for target in targets]
     if expect_digest is not None:
         yield from _unexpected(named, expect_digest)
     everything = checks.check_store(
-        store, named if targets else None, require=require, threads=settings.jobs
+        store,
+        named if targets or lock is not None else None,
+        require=require,
+        threads=settings.jobs,
     )
     for found in everything:
         if isinstance(found, checks.Finding):
@@ -45,7 +59,9 @@ def verify(
             continue
         summary = VerifySummary(*(getattr(found, item.name) for item in fields(VerifySummary)))
         if again is not None:
-            for name, digest in _once(named if targets else sorted(store.refs().items())):
+            for name, digest in _once(
+                named if targets or lock is not None else sorted(store.refs().items())
+            ):
                 yield from again.check(name, digest)
             summary = replace(summary, recomputed=again.pages)
         yield summary

@@ -48,6 +48,11 @@ class Config:
         self._lock = lock
         self._tree = _read_tree(path)
 
+    @staticmethod
+    def top_level(path: Path) -> Tree:
+        """Everything in another TOML file of the kinds that a configuration may hold."""
+        return _read_tree(path)
+
     def get(self, key: str) -> Value | None:
         """The value of the dotted ``key``, None when it is not set."""
         found: Value | Tree | None = self._tree

@@ -88,6 +88,7 @@ _HOMES: dict[str, str] = {
     "forgotten": "upkeep",
     "bundle": "exchange",
     "bundle-ref": "exchange",
+    "lock": "exchange",
     "transfer": "exchange",
     "transfer-ref": "exchange",
     "remote": "exchange",

@@ -11,6 +11,7 @@ from kvg.cli.terminal import printable
 from kvg.flow.records.exchange import (
     BundleEntry,
     BundleSummary,
+    LockEntry,
     OfferedKey,
     RemoteEntry,
     RemoteRefEntry,
@@ -81,11 +82,20 @@ def bundle_ref(record: BundleEntry, view: View) -> Iterator[str]:
     yield f"{record.ref}  {digest}  {count(record.tokens, 'token')}  {pages}\n"
 
 
+def lock(record: LockEntry, view: View) -> Iterator[str]:
+    if record.previous == record.digest:
+        state = "unchanged"
+    else:
+        state = f"was {brief(record.previous)}" if record.previous else "locked"
+    yield f"{record.ref}  {brief(record.digest)}  {state}\n"
+
+
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
         "bundle": bundle,
         "bundle-ref": bundle_ref,
+        "lock": lock,
         "transfer": transfer,
         "transfer-ref": transfer_ref,
         "remote": remote,

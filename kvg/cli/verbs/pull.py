@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,16 +24,21 @@ def pull(
         list[str] | None,
         typer.Option("--trust", metavar="KEYID", help="Trust this key on offer there first."),
     ] = None,
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="Take exactly what this lock file says."),
+    ] = None,
 ) -> Iterable[Record]:
     """Fetch, and move your own refs along.
 
     Fast-forward only: a ref that went another way here is left, and told. What can't be had is
-    listed while everything else is taken.
+    listed while everything else is taken. With --lock a ref gets the value that the file says, also
+    where the remote has gone on since.
     """
     from kvg.flow.pull import pull as flow
 
     run = invocation(ctx)
-    return flow(run.store, run.settings, remote, refs or (), trust=trust or ())
+    return flow(run.store, run.settings, remote, refs or (), trust=trust or (), lock=lock)
 
 
 COMMANDS = {"pull": pull}
@@ -41,5 +47,6 @@ EXAMPLES = {
     $ kvg pull
     origin: handbook moved, 12 objects
     $ kvg pull origin handbook
+    $ kvg pull --lock kvg.lock
     """
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +32,10 @@ def verify(
             "--recompute", metavar="P%", help="Compute this part of the pages again; needs a model."
         ),
     ] = None,
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="Refs must stand for what this file says."),
+    ] = None,
 ) -> Iterable[Record]:
     """Check bytes, signatures, policy and log.
 
@@ -49,6 +54,7 @@ def verify(
         require=require or (),
         expect_digest=expect_digest,
         recompute=None if recompute is None else parse_percent(recompute, option="--recompute"),
+        lock=lock,
     )
 
 
@@ -59,6 +65,7 @@ EXAMPLES = {
     1 artifact: bytes ok, signature ok, policy ok; truth not recomputed
     $ kvg verify --recompute 5%
     1 artifact: bytes ok, signature ok, policy ok; truth of 2 pages recomputed
+    $ kvg verify --lock kvg.lock
     $ kvg verify handbook --expect-digest sha256:9f2ab1 --require test
     """
 }

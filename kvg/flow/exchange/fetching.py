@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -60,6 +60,8 @@ class Fetch:
         self.place = place
         self._remote = remote
         self.reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self.locked: Mapping[str, Digest] = {}
+        """What some refs have to be, whatever the remote's newest is."""
         self.fetched: list[Fetched] = []
         self.counts = Counts()
         self._began = time.monotonic()
@@ -74,8 +76,11 @@ class Fetch:
         for found in self.reader.refs(names):
             if isinstance(found, Finding):
                 yield found
-            else:
-                refs.append(found)
+                continue
+            try:
+                refs.append(self.reader.at(found, self.locked.get(found.name, found.digest)))
+            except REFUSED as error:
+                yield told(error, found.name)
         if self._settings.dry_run:
             self.fetched = [self._known(ref) for ref in refs]
             return
@@ -147,7 +152,7 @@ class Fetch:
         refs = store.refs()
         for item in taken if self.place.is_tracked else ():
             name = self.place.tracking(item.ref.name)
-            if refs.get(name) != item.ref.digest:
+            if item.ref.is_newest and refs.get(name) != item.ref.digest:
                 entries.append(RefMove(name, item.ref.digest, ANY))
         if entries:
             store.publish(entries, now=now)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest
+from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, Untrusted
 from kvg.flow.exchange.publishers import check_publisher, counts_at
 from kvg.flow.records.findings import Finding
@@ -49,6 +49,8 @@ class RemoteRef:
     name: str
     digest: Digest
     pointer: Pointer
+    is_newest: bool = True
+    """False for an earlier value that a lock file asks for."""
 
 
 class ReadLog:
@@ -218,6 +220,17 @@ class Reader:
                 yield told(error, name)
             else:
                 yield found
+
+    def at(self, ref: RemoteRef, digest: Digest) -> RemoteRef:
+        """The value ``digest`` of ``ref``, which its log must know. Raises ``Conflict``."""
+        if ref.digest == digest:
+            return ref
+        if digest not in self.log(ref.pointer.origin).past.get(ref.name, ()):
+            raise Conflict(
+                f"{ref.name}: never was {short(digest)} on {self.place.name}, as the lock file says",
+                hint=f"if {short(ref.digest)} is meant: kvg pull, then kvg lock {ref.name}",
+            )
+        return RemoteRef(ref.name, digest, ref.pointer, is_newest=False)
 
     def attestations(self, digest: Digest) -> tuple[tuple[str, int, Digest], ...]:
         """(log, position, envelope) of what every log there that counts says of an artifact."""

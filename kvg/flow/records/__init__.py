@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kvg.flow.records.exchange import (
         BundleEntry,
         BundleSummary,
+        LockEntry,
         OfferedKey,
         RemoteEntry,
         RemoteRefEntry,
@@ -122,6 +123,7 @@ _HOMES = {
     "Initialised": "stores",
     "KeyEntry": "keys",
     "LogCheckpoint": "stores",
+    "LockEntry": "exchange",
     "LogEntry": "stores",
     "Logits": "computed",
     "ModelEntry": "models",
@@ -190,6 +192,7 @@ __all__ = [
     "KeyEntry",
     "KeysMoved",
     "LogCheckpoint",
+    "LockEntry",
     "LogEntry",
     "Logits",
     "LogitsMoved",

@@ -50,6 +50,17 @@ class OfferedKey(Record):
 
 
 @frozen
+class LockEntry(Record):
+    """A line of a lock file; ``previous`` is what it said before."""
+
+    type: ClassVar[str] = "lock"
+    ref: str
+    digest: Digest
+    previous: Digest | None
+    path: str
+
+
+@frozen
 class BundleEntry(Record):
     """A ref in a bundle, as the bundle says; ``pages`` are those that it holds."""
 

@@ -1,0 +1,57 @@
+"""``kvg lock``: what refs stand for, written down for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Conflict, NotFound
+from kvg.flow.records.exchange import LockEntry
+from kvg.flow.records.findings import Finding
+from kvg.store.lockfile import read_lock, write_lock
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
+    from kvg.store import Store
+
+
+def lock(store: Store, settings: Settings, path: Path, refs: Sequence[str]) -> Iterator[LockEntry]:
+    """Write what ``refs`` (all of the store's own without any) stand for into ``path``.
+
+    With ``refs`` the file's other lines stay. Raises ``NotFound``, ``Corrupt``.
+    """
+    own, target = store.own_refs(), settings.cwd / path
+    for name in refs:
+        if name not in own:
+            raise NotFound(f"{name}: no such ref", hint="kvg ls")
+    before = read_lock(target) if target.exists() else {}
+    chosen = {name: own[name] for name in (refs or own)}
+    after = {**before, **chosen} if refs else chosen
+    if not settings.tell_dry_run() and after != before:
+        write_lock(target, after)
+    for name, digest in sorted(after.items()):
+        yield LockEntry(name, digest, before.get(name), str(path))
+
+
+def read_locked(settings: Settings, path: Path) -> dict[str, Digest]:
+    """What the lock file ``path`` says. Raises ``NotFound``, ``Corrupt``, ``Incompatible``."""
+    return read_lock(settings.cwd / path)
+
+
+def unlocked(store: Store, locked: dict[str, Digest], path: Path) -> Iterator[Finding]:
+    """Each ref that is not here, or stands for something else than the lock file says."""
+    for name, digest in sorted(locked.items()):
+        here = store.ref(name)
+        if here == digest:
+            continue
+        error = (
+            NotFound(f"{name}: not here; {path} has {short(digest)}", hint="kvg pull --lock")
+            if here is None
+            else Conflict(
+                f"{name}: stands for {short(here)}; {path} has {short(digest)}",
+                hint=f"kvg log {name}; if it is meant: kvg lock {name}",
+            )
+        )
+        yield Finding(error.code, error.kind, name, error.message, error.hint)

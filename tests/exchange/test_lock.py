@@ -1,0 +1,89 @@
+"""Lock files: CI gets what was written down, or is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Corrupt, Incompatible, NotFound
+from kvg.flow.lock import lock
+from kvg.flow.pull import pull
+from kvg.flow.verify import verify
+from kvg.store import ANY, RefMove
+from kvg.store.lockfile import encode_lock, read_lock
+from tests.exchange.conftest import Outcome, Person
+
+FILE = Path("kvg.lock")
+
+
+def locked(person: Person, *refs: str) -> bytes:
+    list(lock(person.store, person.settings, FILE, refs))
+    return (person.folder / FILE).read_bytes()
+
+
+def test_lock_is_the_same_for_the_same_refs(alice: Person) -> None:
+    a, b = alice.deposit("docs/a"), alice.deposit("b", range(40))
+    data = locked(alice)
+    assert data.decode() == (
+        f'# made by kvg lock\nversion = 1\n\n[refs]\n"b" = "{b}"\n"docs/a" = "{a}"\n'
+    )
+    assert locked(alice) == data
+    newer = alice.deposit("b", range(41))
+    assert read_lock(alice.folder / FILE)["b"] == b
+    locked(alice, "b")
+    assert read_lock(alice.folder / FILE) == {"docs/a": a, "b": newer}
+    with pytest.raises(NotFound):
+        locked(alice, "nothing")
+
+
+def test_verify_holds_refs_to_the_lock(alice: Person) -> None:
+    alice.deposit("a")
+    first = alice.deposit("b", range(40))
+    locked(alice)
+    *findings, summary = verify(alice.store, alice.settings, lock=FILE)
+    assert not findings and summary.artifacts == 2
+    alice.deposit("b", range(41))
+    *findings, summary = verify(alice.store, alice.settings, lock=FILE)
+    assert [found.code for found in findings] == [4] and first[:13] in findings[0].message
+    alice.store.publish([RefMove("b", None, ANY)])
+    *findings, summary = verify(alice.store, alice.settings, lock=FILE)
+    assert [found.code for found in findings] == [3] and summary.artifacts == 1
+
+
+def test_pull_takes_what_the_lock_says(alice: Person, bob: Person, share: Path) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    data = locked(alice)
+    alice.deposit("demo", range(40))
+    alice.deposit("other", range(41))
+    alice.push()
+    bob.init().add(share)
+    (bob.folder / FILE).write_bytes(data)
+    keys = (alice.key.public.keyid,)
+    taken = Outcome(tuple(pull(bob.store, bob.settings, trust=keys, lock=FILE)))
+    assert taken.states == {"demo": "new"}
+    assert bob.store.refs() == {"demo": first}
+    assert not [f for f in verify(bob.store, bob.settings, lock=FILE) if f.exit_code]
+    (bob.folder / FILE).write_bytes(encode_lock({"demo": alice.store.ref("other")}))
+    refused = Outcome(tuple(pull(bob.store, bob.settings, lock=FILE)))
+    assert refused.codes == [4] and bob.store.ref("demo") == first
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("version = 2\n[refs]\n", Incompatible),
+        ("[refs]\n", Incompatible),
+        ("version = 1\nmore = 1\n[refs]\n", Corrupt),
+        ('version = 1\n[refs]\n"../x" = "sha256:00"\n', Corrupt),
+        ('version = 1\n[refs]\nx = "sha256:00"\n', Corrupt),
+        ("version = 1\nrefs = 3\n", Corrupt),
+        ("version = [", Corrupt),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: str, kind: type[Exception]) -> None:
+    path = tmp_path / FILE
+    path.write_text(text)
+    with pytest.raises(kind):
+        read_lock(path)
