@@ -227,7 +227,7 @@ class Reader:
             return ref
         if digest not in self.log(ref.pointer.origin).past.get(ref.name, ()):
             raise Conflict(
-                f"{ref.name}: never was {short(digest)} on {self.place.name}, as the lock file says",
+                f"{ref.name}: the lock file says {short(digest)}, {self.place.name} never did",
                 hint=f"if {short(ref.digest)} is meant: kvg pull, then kvg lock {ref.name}",
             )
         return RemoteRef(ref.name, digest, ref.pointer, is_newest=False)
