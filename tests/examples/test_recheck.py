@@ -1,0 +1,144 @@
+"""``examples/recheck.py`` agrees with kvg on what is whole, and finds whatever was edited."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvg.flow.log import log
+from kvg.objects.statement import FAILED, PASSED, TestResult
+from kvg.signing.keys import encode_public
+from kvg.signing.note import encode_verifier
+from tests import artifacts as a
+
+REPO = Path(__file__).parents[2]
+SCRIPT = REPO / "examples/recheck.py"
+RESULTS = REPO / "bench/results"
+
+
+def recheck(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(SCRIPT), *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def export(folder: Path, gate: TestResult | None = None) -> list[object]:
+    """An artifact as the script's description has it exported, and the words to check it with."""
+    store, key = a.make_store(folder / "made")
+    made = a.deposit(store, key, cuts=(13,), gates=[gate] if gate else [])
+    out = folder / "out"
+    out.mkdir()
+    named = {made.digest, made.manifest.tokens.digest, *made.envelopes}
+    for digest in named | {page.digest for page in made.manifest.pages}:
+        (out / digest.removeprefix("sha256:")).write_bytes(store.objects.read(digest, what="it"))
+    receipts = [entry.receipt or "" for entry in log(store, "demo", receipt=True)]
+    (out / "receipts").write_text("".join(receipts))
+    (folder / "key.pub").write_text(encode_public(key.public, "openssh", "key"))
+    verifier = encode_verifier(store.log.origin, store.log.verifier)
+    return [out, "--digest", made.digest, "--key", folder / "key.pub", "--log", verifier]
+
+
+def test_it_imports_nothing_of_kvg() -> None:
+    allowed = {"blake3", "cryptography", "safetensors", *sys.stdlib_module_names}
+    for node in ast.walk(ast.parse(SCRIPT.read_text())):
+        names = [n.name for n in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
+        assert {name.split(".")[0] for name in names} <= allowed
+
+
+def test_a_whole_artifact(tmp_path: Path) -> None:
+    words = export(tmp_path, TestResult(PASSED, "test:pytest"))
+    done = recheck(*words)
+    assert done.returncode == 0, done.stderr
+    assert "27 token ids" in done.stdout and "log: holds 2 statements" in done.stdout
+    assert "1 keys; gates passed: test:pytest" in done.stdout
+
+
+def test_an_edited_byte_in_any_file_fails(tmp_path: Path) -> None:
+    words = export(tmp_path)
+    files = sorted((tmp_path / "out").iterdir())
+    assert len(files) > 8
+    for path in files:
+        good = path.read_bytes()
+        bad = bytearray(good)
+        bad[len(bad) // 2] ^= 1
+        path.write_bytes(bad)
+        done = recheck(*words)
+        assert done.returncode == 1 and "WRONG" in done.stderr, path
+        path.write_bytes(good)
+    assert recheck(*words).returncode == 0
+
+
+def test_who_did_not_sign(tmp_path: Path) -> None:
+    words = export(tmp_path)
+    other = tmp_path / "other.pub"
+    other.write_text(encode_public(a.key_of("mallory").public, "pem", "other"))
+    assert "0 of 1 keys" in recheck(*words[:3], "--key", other).stderr
+    assert "1 of 2 keys" in recheck(*words, "--key", other, "--threshold", 2).stderr
+    stranger = encode_verifier("kvg-other", a.key_of("mallory").public)
+    assert recheck(*words[:-1], stranger).returncode == 1
+    (tmp_path / "out/receipts").write_text("")
+    assert "0 of 1 keys" in recheck(*words).stderr
+    assert recheck(*words[:2], "sha256:" + "0" * 64, *words[3:]).returncode == 1
+
+
+def test_a_failed_check_is_told(tmp_path: Path) -> None:
+    words = export(tmp_path, TestResult(FAILED, "test:pytest"))
+    assert "says that a check failed" in recheck(*words).stderr
+
+
+def test_the_results() -> None:
+    done = recheck("--results", RESULTS)
+    assert done.returncode == 0, done.stderr
+    assert "every sum holds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "field"),
+    [
+        ("exactness.jsonl", "exactness-run", "logits"),
+        ("exactness.jsonl", "exactness-run", "expected_state"),
+        ("exactness.jsonl", "exactness-run", "equal"),
+        ("exactness.jsonl", "exactness-run", "input"),
+        ("exactness.jsonl", "exactness-row", "equal"),
+        ("exactness.jsonl", "exactness-summary", "equal"),
+        ("own-position.jsonl", "logits-moved", "grafted"),
+        ("own-position.jsonl", "keys-moved", "elements_equal"),
+        ("own-position.jsonl", "own-position-summary", "kl_max"),
+        ("own-position.jsonl", "own-position-summary", "keys_equal"),
+    ],
+)
+def test_an_edited_row_fails(tmp_path: Path, file: str, kind: str, field: str) -> None:
+    lines = (RESULTS / file).read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if json.loads(line)["type"] == kind)
+    row = json.loads(lines[number])
+    old = row[field]
+    if isinstance(old, str):
+        row[field] = old[:-1] + ("1" if old[-1] == "0" else "0")
+    elif isinstance(old, list):
+        row[field] = [*old, 16]
+    else:
+        row[field] = not old if isinstance(old, bool) else old + 1
+    lines[number] = json.dumps(row)
+    path = tmp_path / file
+    path.write_text("\n".join(lines) + "\n")
+    done = recheck("--results", path)
+    assert done.returncode == 1 and "WRONG" in done.stderr
+
+
+def test_a_dropped_row_fails(tmp_path: Path) -> None:
+    shutil.copy(RESULTS / "exactness.jsonl", tmp_path)
+    path = tmp_path / "exactness.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:5] + lines[6:]) + "\n")
+    assert recheck("--results", tmp_path).returncode == 1
