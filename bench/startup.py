@@ -44,6 +44,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("log", "demo", "--receipt"),
     ("show", "demo"),
     ("verify",),
+    ("audit",),
     ("diff", "demo", "other"),
     ("rev-parse", "demo"),
     ("cat", "demo"),

@@ -141,6 +141,7 @@ VERBS: tuple[Verb, ...] = (
         ),
         dry_run=("add", "remove", "revoke", "threshold"),
     ),
+    Verb("audit", TRUST, "show everything at once, and what was not checked", "audit"),
     Verb(
         "prereg",
         TRUST,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DiffSummary,
         ObjectBytes,
     )
+    from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
     from kvg.flow.records.bench import (
         BenchSetup,
         ExactnessRow,
@@ -102,6 +103,9 @@ _HOMES = {
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
+    "Audit": "audit",
+    "AuditedArtifact": "audit",
+    "Saying": "audit",
     "Attestation": "artifacts",
     "CheckedReceipt": "stores",
     "Cosignature": "stores",
@@ -165,6 +169,8 @@ __all__ = [
     "AnswerFound",
     "Artifact",
     "Attestation",
+    "Audit",
+    "AuditedArtifact",
     "BenchSetup",
     "BundleEntry",
     "BundleSummary",
@@ -222,6 +228,7 @@ __all__ = [
     "Status",
     "Rekeyed",
     "Revoked",
+    "Saying",
     "TextPiece",
     "Threshold",
     "Transfer",

@@ -1,0 +1,80 @@
+"""Renderers of an audit as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from kvg.cli.render import Renderer, View
+from kvg.cli.render.findings import finding
+from kvg.cli.render.keys import revocation, trusted_key
+from kvg.cli.render.stores import log_entry
+from kvg.cli.render.words import brief, count, listed, size
+from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
+
+RECENT = 10
+
+
+def audit(record: Audit, view: View) -> Iterator[str]:
+    good = {True: "ok", False: view.terminal.out("NOT ok", "red")}
+    yield f"store {record.store}\nlog {record.origin}  {record.log_size:,} entries\n"
+    yield (
+        f"{count(record.objects, 'object')}, {size(record.bytes)}: bytes {good[record.bytes_ok]}, "
+        f"signatures {good[record.signatures_ok]}, policy {good[record.policy_ok]}\n"
+    )
+    yield from _section("findings", view)
+    for fault in record.findings:
+        yield from finding(fault, view)
+    if not record.findings:
+        yield "none\n"
+    yield from _section("artifacts", view)
+    for item in record.artifacts:
+        yield from artifact(item, view)
+    yield from _section("trust", view)
+    for key in record.keys:
+        yield from trusted_key(key, view)
+    for gone in record.revoked:
+        yield from revocation(gone, view)
+    needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
+    yield f"version {record.trust_version}  keys needed: {needed}\n"
+    yield f"gates required: {listed(record.required) if record.required else 'none'}\n"
+    yield from _section("log, newest first", view)
+    for entry in record.timeline[: None if view.verbose else RECENT]:
+        yield from log_entry(entry, view)
+    yield from _section("not checked", view)
+    for sentence in record.unchecked:
+        yield f"- {sentence}\n"
+
+
+def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
+    name = listed(record.refs) if record.refs else "(no name)"
+    state = "stands" if record.stands else view.terminal.out("not verified", "red")
+    shown = [view.terminal.out(name, "bold"), brief(record.digest), state]
+    if record.tokens is not None and record.bytes is not None:
+        shown += [f"{record.tokens:,} tokens", size(record.bytes)]
+    yield "  ".join(shown) + "\n"
+    yield f"  signed by {_keys(record.depositors)}; replayed by {_keys(record.verifiers)}\n"
+    yield f"  gates: {listed(record.gates) if record.gates else 'none'}\n"
+    if record.failed:
+        yield f"  {view.terminal.out('failed: ' + listed(record.failed), 'red')}\n"
+    if view.verbose:
+        for said in record.said:
+            yield from saying(said, view)
+
+
+def saying(record: Saying, view: View) -> Iterator[str]:
+    result = f" {record.result}" if record.result else ""
+    yield f"  at {record.index}: {record.kind}{result} by {_keys(record.signers)}\n"
+
+
+def _keys(keyids: tuple[str, ...]) -> str:
+    return ", ".join(keyid[:6] for keyid in keyids) or "nobody"
+
+
+def _section(name: str, view: View) -> Iterator[str]:
+    yield f"\n{view.terminal.out(name, 'bold')}\n"
+
+
+RENDERERS = cast(
+    "dict[str, Renderer]", {"audit": audit, "audited-artifact": artifact, "saying": saying}
+)

@@ -1,0 +1,224 @@
+"""An audit as one HTML page: no network, whole with scripts off, filters and sorting with them on.
+
+Everything from the store is escaped; the page's own policy forbids any script and style but the two
+below, by their digests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from kvg.cli.render.audit_style import SCRIPT, STYLE
+from kvg.cli.render.words import count, size, when
+from kvg.digest import sha256_bytes
+from kvg.flow.records.audit import Audit, AuditedArtifact
+from kvg.signing import base64
+
+BARS, ROW = 20, 40
+_DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
+WIDTH, HEIGHT, LEFT = 640, 220, 60
+
+
+def page_of(record: Audit) -> str:
+    """The page."""
+    policy = (
+        f"default-src 'none'; style-src '{_source(STYLE)}'; script-src '{_source(SCRIPT)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    body = "\n".join(_body(record))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>kvg audit of {escape(record.origin)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n{body}\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def _source(text: str) -> str:
+    return "sha256-" + base64.encode(sha256_bytes(text.encode("utf-8")))
+
+
+def _body(record: Audit) -> Iterator[str]:
+    yield (
+        f"<header><h1>kvg audit</h1><p>{escape(record.store)}<br>log "
+        f"<code>{escape(record.origin)}</code>, {record.log_size:,} entries, audited "
+        f"{escape(when(record.audited))}</p></header>\n<main>"
+    )
+    yield _verdicts(record)
+    yield _section("Findings", "findings", _findings(record))
+    yield _section("Not checked", "unchecked", _list(record.unchecked))
+    yield _section("Artifacts", "artifacts", _artifacts(record))
+    yield _section("Size by artifact", "sizes", bars(record.artifacts))
+    yield _section("Statements and their evidence", "said", _said(record.artifacts))
+    yield _section("Trust", "trust", _trust(record))
+    yield _section("Growth of the log", "growth", growth(record.growth))
+    yield _section("Log, newest first", "log", _timeline(record))
+    yield "</main>"
+
+
+def _section(title: str, name: str, content: str) -> str:
+    return f'<section id="{name}"><h2>{title}</h2>\n{content}\n</section>'
+
+
+def _verdicts(record: Audit) -> str:
+    checks = (
+        ("bytes", record.bytes_ok),
+        ("signatures", record.signatures_ok),
+        ("policy", record.policy_ok),
+    )
+    cells = [
+        f'<li class="{"good" if is_good else "bad"}"><b>{name}</b> {"ok" if is_good else "NOT ok"}'
+        for name, is_good in checks
+    ]
+    cells.append('<li class="open"><b>truth</b> not recomputed')
+    amount = f"{count(record.objects, 'object')}, {size(record.bytes)} read"
+    return f'<ul class="verdicts">{"".join(cells)}</ul>\n<p>{escape(amount)}</p>'
+
+
+def _findings(record: Audit) -> str:
+    if not record.findings:
+        return "<p>None.</p>"
+    rows = [(item.kind, item.object, item.message, item.hint or "") for item in record.findings]
+    return _table(("kind", "object", "what is wrong", "hint"), rows)
+
+
+def _list(sentences: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(sentence)}' for sentence in sentences)}</ul>"
+
+
+def _artifacts(record: Audit) -> str:
+    rows = [
+        (
+            ", ".join(item.refs) or "(no name)",
+            item.digest,
+            "stands" if item.stands else "not verified",
+            "" if item.tokens is None else f"{item.tokens:,}",
+            "" if item.bytes is None else size(item.bytes),
+            item.model or "",
+            _keys(item.depositors),
+            _keys(item.verifiers),
+            ", ".join(item.gates) or "none",
+            ", ".join(item.failed),
+        )
+        for item in record.artifacts
+    ]
+    names = ("ref", "digest", "verdict", "tokens", "size", "model")
+    return _table((*names, "signed by", "replayed by", "gates", "failed"), rows)
+
+
+def _said(artifacts: Sequence[AuditedArtifact]) -> str:
+    rows = [
+        (
+            item.refs[0] if item.refs else item.digest,
+            f"{said.index:,}",
+            said.kind,
+            said.result or "",
+            _keys(said.signers),
+            "; ".join(f"{name} {digest or ''}".strip() for name, digest in said.evidence.items()),
+            said.envelope,
+        )
+        for item in artifacts
+        for said in item.said
+    ]
+    names = ("artifact", "log entry", "what", "result", "signed by", "points at", "envelope")
+    return _table(names, rows)
+
+
+def _trust(record: Audit) -> str:
+    rows = [
+        (key.keyid, key.name or "", ", ".join(key.roles), "revoked" if key.revoked else "")
+        for key in record.keys
+    ]
+    needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
+    gone = [f"{item.keyid} counts only before entry {item.size:,} of {item.origin}"
+            for item in record.revoked]  # fmt: skip
+    seen = [f"{item.name} cosigned size {item.size:,} at {when(item.time)}"
+            for item in record.witnesses]  # fmt: skip
+    required = ", ".join(record.required) or "none"
+    facts = (f"Version {record.trust_version} of the trust file. Keys needed: {needed}.",
+             f"Gates required: {required}.", f"Log key: {record.verifier}")  # fmt: skip
+    return _table(("key", "your name for it", "roles", ""), rows) + _list((*facts, *gone, *seen))
+
+
+def _timeline(record: Audit) -> str:
+    rows = [
+        (
+            f"{entry.index:,}",
+            when(entry.time),
+            entry.entry,
+            entry.ref or "",
+            entry.digest or entry.keyid or "",
+            entry.detail or entry.previous or "",
+        )
+        for entry in record.timeline
+    ]
+    left = record.log_size - len(record.timeline)
+    rest = f"<p>{left:,} older entries are checked and not listed.</p>" if left else ""
+    return _table(("entry", "time", "type", "ref", "about", "detail"), rows) + rest
+
+
+def _keys(keyids: Sequence[str]) -> str:
+    return ", ".join(keyid[:12] for keyid in keyids) or "nobody"
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    body = "".join(f"<tr>{''.join(map(_cell, names, row))}</tr>\n" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
+
+
+def _cell(name: str, text: str) -> str:
+    bad = ' class="bad"' if text in ("not verified", "FAILED", "revoked") else ""
+    shown = _DIGEST.sub(r"<code>\g<0></code>", escape(text))
+    return f'<td data-name="{escape(name)}"{bad}>{shown}</td>'
+
+
+def bars(artifacts: Sequence[AuditedArtifact]) -> str:
+    """Horizontal bars of the largest artifacts, as inline SVG."""
+    known = [item for item in artifacts if item.bytes is not None]
+    largest = sorted(known, key=lambda item: -(item.bytes or 0))[:BARS]
+    if not largest:
+        return "<p>No artifact.</p>"
+    top = max(item.bytes or 0 for item in largest) or 1
+    height = ROW * len(largest)
+    parts = []
+    for n, item in enumerate(largest):
+        name = item.refs[0] if item.refs else item.digest[:19]
+        width = max(2, WIDTH * (item.bytes or 0) // top)
+        label = escape(f"{name[:60]}  {size(item.bytes or 0)}")
+        parts.append(f'<text x="0" y="{ROW * n + 18}">{label}</text>')
+        parts.append(f'<rect x="0" y="{ROW * n + 24}" width="{width}" height="10"/>')
+    left = len(known) - len(largest)
+    rest = f"<p>{left:,} smaller ones are not drawn.</p>" if left else ""
+    return _svg(height, "size by artifact", parts) + rest
+
+
+def growth(points: Sequence[tuple[int, int]]) -> str:
+    """Entries of the log over the writers' time, as inline SVG."""
+    if not points:
+        return "<p>The log is empty.</p>"
+    first, last = min(t for t, _ in points), max(t for t, _ in points)
+    most, span = points[-1][1], max(1, last - first)
+    base = HEIGHT - 30
+    path = " ".join(
+        f"{LEFT + (WIDTH - LEFT - 10) * (t - first) // span},{base - (base - 15) * n // most}"
+        for t, n in points
+    )
+    parts = [
+        f'<line x1="{LEFT}" y1="{base}" x2="{WIDTH}" y2="{base}"/>',
+        f'<polyline points="{LEFT},{base} {path}"/>',
+        f'<text x="0" y="20">{most:,}</text><text x="0" y="{base}">0</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">{escape(when(first))}</text>',
+        f'<text x="{WIDTH}" y="{HEIGHT - 8}" text-anchor="end">{escape(when(last))}</text>',
+    ]
+    return _svg(HEIGHT, "entries of the log over time", parts)
+
+
+def _svg(height: int, title: str, parts: Sequence[str]) -> str:
+    inner = "".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{title}</title>{inner}</svg>'

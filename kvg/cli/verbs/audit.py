@@ -1,0 +1,47 @@
+"""``kvg audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.flow.records import Record
+
+
+def audit(
+    ctx: typer.Context,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write it as one page for a browser too."),
+    ] = None,
+) -> Record:
+    """Show everything at once, and what was not checked.
+
+    Checks every byte, signature and rule, as kvg verify does, and lists who signed what, which
+    gates passed on which evidence, replays, and the log. Needs no model. The page needs no network
+    and no scripts.
+    """
+    from kvg.flow.audit import audit as flow
+
+    run = invocation(ctx)
+    record = flow(run.store, run.settings)
+    if html is not None:
+        from kvg import durable
+        from kvg.cli.render.audit_page import page_of
+
+        target = run.settings.cwd / html
+        durable.replace(target, [page_of(record).encode("utf-8")], staging=target.parent)
+    return record
+
+
+COMMANDS = {"audit": audit}
+EXAMPLES = {
+    "audit": """
+    $ kvg audit
+    $ kvg audit --html audit.html
+    $ kvg audit --json | jq -r '.unchecked[]'
+    """
+}

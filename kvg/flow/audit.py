@@ -1,0 +1,216 @@
+"""``kvg audit``: everything at once for a person, and what was not checked."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.flow.attested import attested
+from kvg.flow.checkpoint import checkpoint
+from kvg.flow.log import log
+from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
+from kvg.flow.records.findings import Finding, VerifySummary
+from kvg.flow.records.keys import Revoked, TrustEntry
+from kvg.flow.trust import trust_list
+from kvg.flow.verify import verify
+from kvg.trust.policy import VERIFIER
+from kvg.verify.judgement import required_gates
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
+    from kvg.objects.manifest import Manifest
+    from kvg.objects.statement import Provenance
+    from kvg.store import Store
+    from kvg.verify.judgement import Judgement, Opened
+
+TIMELINE = 1000
+"""Entries of the log that are listed; every one is counted and checked."""
+
+POINTS = 400
+"""Points at most of the log's growth."""
+
+
+def audit(store: Store, settings: Settings) -> Audit:
+    """Check everything that needs no model, and gather who says what of which artifact.
+
+    Faults are findings, not errors, as long as the log can be read. Raises ``Corrupt`` and
+    ``Untrusted`` where it can't.
+    """
+    *findings, summary = verify(store, settings)
+    faults = tuple(item for item in findings if isinstance(item, Finding))
+    checked = summary if isinstance(summary, VerifySummary) else None
+    trusted = list(trust_list(store, settings))
+    head, trust = checkpoint(store), store.trust
+    artifacts = tuple(_artifacts(store, faults))
+    return Audit(
+        store=str(store.root),
+        origin=head.origin,
+        verifier=head.verifier,
+        log_size=head.size,
+        root=head.root,
+        audited=int(time.time()),
+        objects=checked.objects if checked else 0,
+        bytes=checked.bytes if checked else 0,
+        bytes_ok=checked is not None and checked.bytes_ok,
+        signatures_ok=checked is not None and checked.signatures_ok,
+        policy_ok=checked is not None and checked.policy_ok,
+        required=required_gates(store),
+        findings=faults,
+        artifacts=artifacts,
+        keys=tuple(item for item in trusted if isinstance(item, TrustEntry)),
+        revoked=tuple(item for item in trusted if isinstance(item, Revoked)),
+        thresholds={role: trust.threshold(role) for role in ("depositor", VERIFIER, "publisher")},
+        trust_version=trust.version,
+        witnesses=head.witnesses,
+        timeline=tuple(itertools.islice(log(store, None), TIMELINE)),
+        growth=_growth(store),
+        unchecked=tuple(_unchecked(store, artifacts, bool(head.witnesses))),
+    )
+
+
+def _artifacts(store: Store, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
+    """Every artifact with a ref, by its first name; then those that only the log remembers."""
+    names: dict[Digest, list[str]] = {}
+    for name, digest in sorted(store.refs().items()):
+        names.setdefault(digest, []).append(name)
+    forgotten = store.forgotten()
+    for digest in store.artifacts():
+        if digest not in forgotten:
+            names.setdefault(digest, [])
+    for digest, refs in names.items():
+        yield _artifact(store, digest, tuple(refs), faults)
+
+
+def _artifact(
+    store: Store, digest: Digest, refs: tuple[str, ...], faults: Sequence[Finding]
+) -> AuditedArtifact:
+    manifest = _manifest(store, digest)
+    found = attested(store, digest)
+    return AuditedArtifact(
+        digest=digest,
+        refs=refs,
+        stands=bool(refs) and not _blamed(digest, refs, manifest, found, faults),
+        tokens=manifest.count if manifest else None,
+        pages=len(manifest.pages) if manifest else None,
+        bytes=sum(page.size for page in manifest.pages) if manifest else None,
+        model=f"{manifest.model.architecture} {manifest.model.dtype}" if manifest else None,
+        reference=manifest.engine.reference if manifest else None,
+        depositors=found.depositors,
+        verifiers=found.verifiers,
+        gates=found.gates,
+        failed=found.failed,
+        said=tuple(_saying(item) for item in found.opened),
+        deposited=_moment(found.provenance),
+    )
+
+
+def _manifest(store: Store, digest: Digest) -> Manifest | None:
+    try:
+        return store.manifest(digest)
+    except (Corrupt, Incompatible, NotFound, Untrusted):
+        return None
+
+
+def _blamed(
+    digest: Digest,
+    refs: tuple[str, ...],
+    manifest: Manifest | None,
+    found: Judgement,
+    faults: Sequence[Finding],
+) -> bool:
+    """Whether a finding is about this artifact, or about the log or the trust that it rests on."""
+    mine = {digest, *refs, "log", "trust.json", *(item.envelope for item in found.opened)}
+    if manifest is not None:
+        mine |= {manifest.tokens.digest, *(page.digest for page in manifest.pages)}
+    return manifest is None or any(fault.object in mine for fault in faults)
+
+
+def _saying(item: Opened) -> Saying:
+    from kvg.objects.statement import Provenance
+
+    said = item.statement.predicate if item.statement else None
+    if said is None:
+        return Saying(item.index, item.envelope, (), "not counted", None, {})
+    if isinstance(said, Provenance):
+        sources = {part.name: part.digest for part in (*(said.source or ()), *said.depends)}
+        return Saying(item.index, item.envelope, item.signers, "deposit", None, sources)
+    points = {part.name: part.digest for part in (*said.configuration, *said.evidence)}
+    return Saying(item.index, item.envelope, item.signers, said.gate, said.result, points)
+
+
+def _moment(said: Provenance | None) -> int | None:
+    from datetime import datetime
+
+    if said is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(said.finished).timestamp())
+    except ValueError:
+        return None
+
+
+def _growth(store: Store) -> tuple[tuple[int, int], ...]:
+    """(time, entries) at evenly spaced entries, with both ends."""
+    from kvg.log.entry import parse_entry
+
+    size = store.log.size
+    wanted = sorted({size * n // POINTS for n in range(POINTS)} | {size - 1}) if size else []
+    points = []
+    for index in wanted:
+        raw = next(iter(store.log.read(index, index + 1)))
+        points.append((parse_entry(raw, what=f"log entry {index}").time, index + 1))
+    return tuple(points)
+
+
+def _unchecked(
+    store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool
+) -> Iterator[str]:
+    """What no reader may conclude from this audit, each with the command that would tell."""
+    unreplayed = [item for item in artifacts if not item.verifiers]
+    yield (
+        "Truth: no page was computed again from its tokens. Signatures say who vouches for a page, "
+        "not that it is right. kvg verify --recompute 5% draws pages by chance and computes them."
+    )
+    if unreplayed:
+        yield (
+            f"{len(unreplayed)} of {len(artifacts)} artifacts have no replay by a trusted "
+            "verifier: kvg replay REF --sign."
+        )
+    bare = [item for item in artifacts if not item.gates]
+    if bare:
+        yield f"{len(bare)} of {len(artifacts)} artifacts passed no gate: their text is unchecked."
+    if len(bare) < len(artifacts):
+        yield "No gate was run again: that one passed is the word of who signed it."
+    missing = sorted(set(_missing_evidence(store, artifacts)))
+    if missing:
+        names = ", ".join(short(digest) for digest in missing[:5])
+        yield f"Statements point at {len(missing)} that this store does not have: {names}."
+    unnamed = [item for item in artifacts if not item.refs]
+    if unnamed:
+        yield (
+            f"{len(unnamed)} artifacts have no name; their bytes were not read here, and gc may "
+            "remove them: kvg fsck."
+        )
+    if not is_witnessed:
+        yield (
+            "The log is kept by its own owner and nobody cosigned it: it proves nothing against "
+            "that owner. kvg log --cosigned takes up a witness's word."
+        )
+    yield "Times are what the writers' clocks said; only the order of the log is proved."
+    yield "Other stores, remotes and copies of this one were not looked at."
+
+
+def _missing_evidence(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[Digest]:
+    from kvg.digest import is_digest, parse_digest
+
+    for item in artifacts:
+        for said in item.said:
+            for digest in said.evidence.values():
+                if is_digest(digest):
+                    known = parse_digest(digest, what="evidence")
+                    if not store.objects.has(known):
+                        yield known

@@ -1,0 +1,87 @@
+"""Records of an audit: everything that can be said of a store without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from kvg.errors import most_severe
+from kvg.flow.records.findings import Finding
+from kvg.flow.records.keys import Revoked, TrustEntry
+from kvg.flow.records.record import Record
+from kvg.flow.records.stores import Cosignature, LogEntry
+from kvg.frozen import frozen
+
+
+@frozen
+class Saying(Record):
+    """One signed statement that counts; ``result`` is that of a gate or replay, None otherwise.
+
+    ``evidence`` maps the names of what it points at to digests; ``envelope`` is its own.
+    """
+
+    type: ClassVar[str] = "saying"
+    index: int
+    envelope: str
+    signers: tuple[str, ...]
+    kind: str
+    result: str | None
+    evidence: Mapping[str, str | None]
+
+
+@frozen
+class AuditedArtifact(Record):
+    """One artifact; ``stands`` says whether every check that was made held for it."""
+
+    type: ClassVar[str] = "audited-artifact"
+    digest: str
+    refs: tuple[str, ...]
+    stands: bool
+    tokens: int | None
+    pages: int | None
+    bytes: int | None
+    model: str | None
+    reference: str | None
+    depositors: tuple[str, ...]
+    verifiers: tuple[str, ...]
+    gates: tuple[str, ...]
+    failed: tuple[str, ...]
+    said: tuple[Saying, ...]
+    deposited: int | None
+
+
+@frozen
+class Audit(Record):
+    """Everything at once. ``timeline`` is the newest part of a log of ``log_size`` entries.
+
+    ``growth`` are (time, entries) points over the whole log; ``unchecked`` says in sentences what
+    this audit does not answer. Times are Unix seconds by the writers' clocks.
+    """
+
+    type: ClassVar[str] = "audit"
+    store: str
+    origin: str
+    verifier: str
+    log_size: int
+    root: str
+    audited: int
+    objects: int
+    bytes: int
+    bytes_ok: bool
+    signatures_ok: bool
+    policy_ok: bool
+    required: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    artifacts: tuple[AuditedArtifact, ...]
+    keys: tuple[TrustEntry, ...]
+    revoked: tuple[Revoked, ...]
+    thresholds: Mapping[str, int]
+    trust_version: int
+    witnesses: tuple[Cosignature, ...]
+    timeline: tuple[LogEntry, ...]
+    growth: tuple[tuple[int, int], ...]
+    unchecked: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return most_severe([finding.exit_code for finding in self.findings])

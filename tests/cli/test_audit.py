@@ -1,0 +1,114 @@
+"""``kvg audit`` as text, JSON and a page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import sha256
+from kvg.objects.statement import FAILED, PASSED, Resource, TestResult, encode_test_result
+from tests.artifacts import attest, deposit, key_of
+from tests.cli.conftest import Run, Stored
+
+
+@pytest.fixture
+def rich(stored: Stored, kvg: Run) -> Stored:
+    """An artifact with a gate, a replay by a stranger to the store, and a failed one."""
+    key = stored.store.keyring.load("first")  # type: ignore[union-attr]
+    gone = sha256(b"evidence that is not in the store")
+    gate = TestResult(PASSED, "test:pytest", evidence=(Resource("report", gone),))
+    deposit(stored.store, key, ref="tested", ids=range(60, 90), gates=[gate])
+    failed = deposit(stored.store, key, ref="bad", ids=range(30, 50))
+    payload = encode_test_result(failed.digest, TestResult(FAILED, "replay"))
+    attest(stored.store, key, failed.digest, payload)
+    deposit(stored.store, key_of("mallory"), ref="strange", ids=range(70, 99))
+    deposit(stored.store, key, ref=None, ids=range(10, 20))
+    return stored
+
+
+def test_everything_at_once(rich: Stored, kvg: Run) -> None:
+    done = kvg("audit", "--json")
+    record = done.record
+    assert done.code == 6 and not record["signatures_ok"] and record["bytes_ok"]
+    by_ref = {item["refs"][0]: item for item in record["artifacts"] if item["refs"]}
+    assert set(by_ref) == {"demo", "tested", "bad", "strange"}
+    assert {ref for ref, item in by_ref.items() if item["stands"]} == {"demo", "tested"}
+    assert by_ref["tested"]["gates"] == ["test:pytest"]
+    assert by_ref["bad"]["failed"] == ["replay"] and by_ref["strange"]["depositors"] == []
+    assert len(record["artifacts"]) == 5 and record["log_size"] == len(record["timeline"])
+    assert record["growth"][-1][1] == record["log_size"]
+    told = " ".join(record["unchecked"])
+    for words in ("no page was computed again", "no gate", "does not have", "no name",
+                  "nobody cosigned it", "writers' clocks"):  # fmt: skip
+        assert words in told, words
+
+
+def test_as_text(rich: Stored, kvg: Run) -> None:
+    out = kvg("audit").out
+    at = [out.index(f"\n{name}\n") for name in ("findings", "artifacts", "trust", "not checked")]
+    assert at == sorted(at)
+    assert "signatures NOT ok" in out and "failed: replay" in out
+    assert "test:pytest PASSED" in kvg("audit", "-v").out
+
+
+def test_a_whole_store_is_code_0(stored: Stored, kvg: Run) -> None:
+    assert kvg("audit").code == 0
+    assert kvg("audit", "--json").record["findings"] == []
+
+
+class Reader(HTMLParser):
+    """Notes tags, their attributes and the sections' ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_is_self_contained(rich: Stored, kvg: Run) -> None:
+    assert kvg("audit", "--html", "audit.html", "-q").code == 6
+    text = Path("audit.html").read_text()
+    reader = Reader()
+    reader.feed(text)
+    sections = [attrs["id"] for tag, attrs in reader.tags if tag == "section"]
+    assert {"findings", "unchecked", "artifacts", "sizes", "growth", "log"} <= set(sections)
+    for tag, attrs in reader.tags:
+        assert not {"src", "href", "action", "style", "onclick"} & set(attrs), (tag, attrs)
+        assert tag not in ("link", "img", "iframe", "form")
+    assert (
+        "url(" not in text
+        and "@import" not in text
+        and "http" not in re.sub(r'http-equiv="', "", text).replace("https://", "")
+    )
+    policy = next(a["content"] for t, a in reader.tags if a.get("http-equiv"))
+    assert policy is not None and "default-src 'none'" in policy
+    assert text.count("<svg") == 2 and "prefers-color-scheme: dark" in text
+    for name in ("demo", "tested", "bad", "strange", rich.digest):
+        assert name in text
+
+
+def test_names_from_the_store_are_only_text(rich: Stored, kvg: Run) -> None:
+    from kvg.cli.render.audit_page import bars, page_of
+    from kvg.flow.audit import _artifacts, audit
+    from kvg.flow.settings import Settings
+
+    hostile = "<script>alert(1)</script>\"'&"
+    settings = Settings(Path.cwd(), Path("keys"), Path("cache"), Path("config"))
+    record = audit(rich.store, settings)
+    from dataclasses import replace
+
+    item = replace(next(_artifacts(rich.store, ())), refs=(hostile,), gates=(hostile,))
+    text = page_of(replace(record, artifacts=(item,), store=hostile, unchecked=(hostile,)))
+    assert "<script>alert" not in text and text.count("<script>") == 1
+    assert "<script>" not in bars((item,))
+
+
+def test_an_empty_store(kvg: Run) -> None:
+    kvg("init")
+    assert kvg("audit", "--html", "audit.html").code == 0
+    assert "No artifact." in Path("audit.html").read_text()
