@@ -32,7 +32,7 @@ from kvg.objects.statement import (
     TestResult,
     parse_statement,
 )
-from kvg.signing.dsse import PAYLOAD_TYPE, Envelope, parse_envelope, signers
+from kvg.signing.dsse import Envelope, parse_envelope, signers
 from kvg.trust import DEPOSITOR, VERIFIER, TrustFile
 
 if TYPE_CHECKING:
@@ -170,7 +170,10 @@ def open_attestation(
     name = f"{what}: attestation {short(item.envelope)}"
     _check_logged(log, digest, item, name)
     raw = store.objects.read(item.envelope, what=name, limit=MAX_ENVELOPE_BYTES)
-    envelope = parse_envelope(bytes(raw), what=name)
+    try:
+        envelope = parse_envelope(bytes(raw), what=name)
+    except Incompatible:  # a payload of a type that this kvg does not know
+        return Opened(item.index, item.envelope, raw.nbytes, None, (), (), ())
     by = tuple(key.keyid for key in signers(envelope, [key.public for key in trust.keys]))
     counted = tuple(keyid for keyid in by if trust.counts(keyid, log.origin, item.index))
     return Opened(
@@ -202,8 +205,6 @@ def parse_envelope_statement(envelope: Envelope, digest: Digest, name: str) -> S
 
     Raises ``Untrusted`` when it is about another artifact than ``digest``, ``Corrupt``.
     """
-    if envelope.payload_type != PAYLOAD_TYPE:
-        return None
     try:
         statement = parse_statement(envelope.payload, what=name)
     except Incompatible:
