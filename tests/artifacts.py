@@ -35,6 +35,7 @@ PAGE_TOKENS = 8
 WINDOW = 6
 VOCAB = 97
 NOW = 1764432000
+SOURCE = b"a source"
 
 MODEL = m.Model(sha256(b"a model"), "TinyForCausalLM", "BF16")
 ENGINE = m.Engine(sha256(b"an engine"), "invariant", None)
@@ -80,7 +81,7 @@ def witness_at(ids: Sequence[int], position: int) -> m.Witness:
 
 def provenance() -> Provenance:
     return Provenance(
-        source=(Resource("handbook.md", sha256(b"a source")),),
+        source=(Resource("handbook.md", sha256(SOURCE)),),
         family=None,
         method=None,
         parent=None,
@@ -155,6 +156,7 @@ def deposit(
     tokens = tuple(range(5, 32)) if ids is None else tuple(ids)
     with store.pending() as pending:
         digest, manifest = put_all(pending, tokens, cuts)
+        pending.put(SOURCE)
         payloads = [encode_provenance(digest, provenance())]
         payloads += [encode_test_result(digest, gate) for gate in gates]
         envelopes = tuple(

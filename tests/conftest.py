@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 # Before torch is loaded: threads that wait in a loop starve whatever else runs on the machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Put in the background by a shell, the tests and all their children would ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ def run() -> NoReturn:
     import gc
 
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _open_closed_streams()
     gc.set_threshold(100_000, 20, 20)
     code = main(sys.argv[1:])
     try:
@@ -41,6 +42,19 @@ def run() -> NoReturn:
     except (OSError, ValueError):
         pass
     os._exit(code)
+
+
+def _open_closed_streams() -> None:
+    """A caller that closed an output wants nothing from it: what goes there goes nowhere.
+
+    The descriptors are taken, so that no file of a store is opened under their numbers.
+    """
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            if fd != number:
+                os.dup2(fd, number)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def main(argv: Sequence[str]) -> int:

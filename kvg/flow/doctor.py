@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
 from kvg import __version__
-from kvg.errors import KvgError
+from kvg.errors import Incompatible, KvgError
 from kvg.flow.records.models import DoctorCheck, DoctorSummary
 from kvg.flow.registered import identified, open_registered, registered_model
 from kvg.flow.requests import DoctorRequest
@@ -37,7 +37,10 @@ def doctor(
     exact: bool | None = None
     device = settings.device
     for record in _exactness(store, settings, request):
-        exact = record.status == "ok" if record.status in ("ok", "failed") else exact
+        if record.status == "ok":
+            exact = True
+        elif record.status == "failed" and record.code == Incompatible.code:
+            exact = False
         yield record
     yield DoctorSummary(exact=exact, device=device, versions=versions)
 

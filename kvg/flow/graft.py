@@ -183,6 +183,7 @@ def _generate(
         digest=digest,
         saved_tokens=saved_tokens,
         restored_bytes=times.restored_bytes,
+        latency_ms=times.verify_ms + times.restore_ms,
         verify_ms=times.verify_ms,
         restore_ms=times.restore_ms,
         first_token_ms=times.verify_ms + times.restore_ms + passed_ms,
@@ -193,7 +194,22 @@ def _generate(
         reference=session.engine.reference,
         logits_digest=tensor_digest(logits),
         device=str(session.model.device),
+        sampling=_recorded(request.sampling),
     )
+
+
+def _recorded(sampling: Sampling) -> dict[str, object]:
+    """What anyone needs to choose the same tokens again."""
+    from kvg.model.sampling import STREAM
+
+    if sampling.temperature == 0:
+        return {"stream": None, "seed": None, "temperature": 0.0, "top_p": 1.0}
+    return {
+        "stream": STREAM,
+        "seed": sampling.seed or 0,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
 
 
 def _fresh(

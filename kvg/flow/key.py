@@ -11,6 +11,7 @@ from kvg.flow.settings import Settings, keyring_of, open_store, tilde
 
 if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey
+    from kvg.store import Store
     from kvg.trust.keyring import KeyInfo
 
 Form = Literal["openssh", "pem", "note"]
@@ -23,9 +24,10 @@ def new_key(settings: Settings, name: str, passphrase: bytes | None = None) -> K
     """
     if passphrase == b"":
         raise UsageError(f"{name}: empty passphrase")
+    store = _store_without_keys(settings)
     key = keyring_of(settings).new(name, passphrase)
     settings.report.notice(f"made signing key {key.public.keyid[:6]} in {tilde(settings.keys)}")
-    _trust_if_first(settings, key)
+    _trust_first(settings, store, key)
     return show_key(settings, name)
 
 
@@ -45,8 +47,9 @@ def import_key(settings: Settings, name: str, data: bytes) -> KeyEntry:
 
     Raises ``Conflict``, ``Corrupt``, ``Incompatible``, ``Untrusted``.
     """
+    store = _store_without_keys(settings)
     key = keyring_of(settings).import_(name, data, settings.passphrase)
-    _trust_if_first(settings, key)
+    _trust_first(settings, store, key)
     return show_key(settings, name)
 
 
@@ -65,13 +68,28 @@ def _entry(info: KeyInfo) -> KeyEntry:
     return KeyEntry(info.name, info.keyid, line.strip(), info.encrypted, str(info.path))
 
 
-def _trust_if_first(settings: Settings, key: PrivateKey) -> None:
-    """Let the store here, if there is one, trust ``key`` when it trusts nobody yet."""
+def _store_without_keys(settings: Settings) -> Store | None:
+    """The store here, if there is one that trusts nobody yet and that this user may write.
+
+    Looked at before a key is made: what is wrong with the store is raised with nothing done.
+    """
     try:
         store = open_store(settings)
     except NotFound:
-        return
-    if store.trust_first(key):
+        return None
+    if store.trust.version:
+        return None
+    try:
+        store.log_key()
+    except NotFound as error:
+        settings.report.warning(f"the store here will not trust the key: {error.message}")
+        return None
+    return store
+
+
+def _trust_first(settings: Settings, store: Store | None, key: PrivateKey) -> None:
+    """Let ``store`` trust ``key`` as its first."""
+    if store is not None and store.trust_first(key):
         settings.report.notice(
             f"key {key.public.keyid[:6]} is the first of this store: "
             "trusted as depositor and publisher"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Incompatible
+from kvg.errors import Incompatible, NotFound
 from kvg.flow.records.computed import Logits
 from kvg.flow.registered import (
     RegisteredModel,
@@ -133,6 +133,10 @@ def _model(store: Store, request: LogitsRequest, verified: Verified, ref: str) -
 
 
 def _write(path: Path, found: torch.Tensor) -> None:
+    if not path.parent.is_dir():
+        raise NotFound(
+            f"{path.parent}: no such folder", hint="give --out a path in one that exists"
+        )
     from safetensors.torch import save
 
     durable.replace(path, [save({"logits": found.contiguous()})], staging=path.parent)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvg.digest import Digest
 from kvg.errors import NotFound, UsageError
 from kvg.flow.records.models import ModelEntry
 from kvg.flow.registered import DEFAULT_KEY, SECTION, check_torch
@@ -38,6 +39,7 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         report=settings.report,
     )
     default = store.config.text(DEFAULT_KEY)
+    _notice_change(store, settings, request.name, files.identity.fingerprint)
     if not settings.dry_run:
         store.config.set_table(
             SECTION,
@@ -61,6 +63,14 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         fingerprint=files.identity.fingerprint,
         default=default in (None, request.name),
     )
+
+
+def _notice_change(store: Store, settings: Settings, name: str, fingerprint: Digest) -> None:
+    """Say so when ``name`` stood for another model."""
+    if name in store.config.names(SECTION):
+        before = store.config.table(SECTION, name).get("fingerprint")
+        if before != fingerprint:
+            settings.report.notice(f"model {name} was {before}")
 
 
 def _folder(settings: Settings, request: ModelAddRequest) -> Path:

@@ -54,10 +54,12 @@ def read_prompts(settings: Settings, path: Path) -> tuple[str, ...]:
         if not line.strip():
             continue
         value = parse_chat(line.encode(), what=f"{name} line {number}")
+        known = not isinstance(value, dict) or value.keys() <= {"prompt"}
         text = value.get("prompt") if isinstance(value, dict) else value
-        if not isinstance(text, str):
+        if not isinstance(text, str) or not known:
             raise UsageError(
-                f"{name} line {number}: no prompt", hint='{"prompt": "…"} on each line'
+                f"{name} line {number}: not a prompt and nothing else",
+                hint='{"prompt": "…"} on each line',
             )
         texts.append(text)
     if not texts:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
-from kvg.errors import Conflict, NotFound
+from kvg.errors import Conflict, NotFound, UsageError
 from kvg.flow.records.refs import Name, Pinned, RefMoved
 from kvg.store import ANY, check_ref_name
 
@@ -39,6 +39,8 @@ def mv(store: Store, settings: Settings, old: str, new: str) -> tuple[RefMoved, 
 
     check_ref_name(new)
     digest = _current(store, old)
+    if new == old:
+        raise UsageError(f"{old}: the old name and the new are the same")
     if store.ref(new) is not None:
         raise Conflict(f"{new}: there is a ref of this name", hint=f"kvg rm {new}")
     index = _publish(store, settings, [RefMove(new, digest, None), RefMove(old, None, digest)])

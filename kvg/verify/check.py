@@ -198,14 +198,17 @@ def _attestations(store: Store, digest: Digest) -> tuple[Digest, ...]:
 
 
 def _check_resources(store: Store, judgement: Judgement, what: str, notes: _Notes) -> None:
-    """Evidence and sources that lie in this store; what lies elsewhere can't be looked at."""
+    """Sources, which a deposit that names them stores, and evidence and files that lie here too."""
     said = list(judgement.resources)
     provenance = judgement.provenance
+    sources = (provenance.source or ()) if provenance is not None else ()
     if provenance is not None:
-        said += [*(provenance.source or ()), *provenance.depends]
+        said += [*sources, *provenance.depends]
     for resource in said:
         digest = resource.digest
-        if digest is None or digest in notes.objects or not store.objects.has(digest):
+        if digest is None or digest in notes.objects:
+            continue
+        if resource not in sources and not store.objects.has(digest):
             continue
         with notes.noting(digest):
             raw = store.objects.read(digest, what=f"{what}: {resource.name}")

@@ -24,7 +24,7 @@ def test_push_clone_pull_as_people_see_it(kvg: Run, stored: Stored, tmp_path: Pa
     assert kvg("remote", "add", "origin", str(share)).out == f"origin  {share}  (added)\n"
     assert kvg("status").out == "1 ref; origin never seen; model none; gates required: none\n"
     pushed = kvg("push")
-    assert pushed.code == 0 and pushed.out == "origin: demo new, 9 objects\n"
+    assert pushed.code == 0 and pushed.out == "origin: demo new, 10 objects\n"
     assert "can read the token ids" in pushed.err
     assert kvg("push").out == "origin: up to date\n"
     assert kvg("status").out == "1 ref; origin up to date; model none; gates required: none\n"
@@ -54,13 +54,13 @@ def test_transfer_records(kvg: Run, stored: Stored, tmp_path: Path) -> None:
     share = str(tmp_path / "share")
     kvg("remote", "add", "origin", share)
     dry = kvg("push", "--dry-run", "--json").record
-    assert dry["dry_run"] and dry["objects_sent"] == 9 and not Path(share).exists()
+    assert dry["dry_run"] and dry["objects_sent"] == 10 and not Path(share).exists()
     record = kvg("push", "origin", "demo", "--json").record
     assert record["type"] == "transfer" and record["direction"] == "push"
     assert record["refs"] == [
         {"ref": "demo", "digest": stored.digest, "previous": None, "state": "new", "signers": []}
     ]
-    assert record["objects_sent"] == 9 and record["objects_skipped"] == 0
+    assert record["objects_sent"] == 10 and record["objects_skipped"] == 0
     assert record["bytes"] > 0 and record["resumed"] == 0 and record["seconds"] >= 0
     status = kvg("status", "--json").record
     assert status["remote_states"] == [{"name": "origin", "seen": True, "ahead": 0, "behind": 0}]

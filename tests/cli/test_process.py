@@ -130,3 +130,14 @@ def test_importing_the_frame_is_light(env: dict[str, str]) -> None:
     code = "import kvg.cli.main, sys; print('typer' in sys.modules, 'json' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
     assert done.stdout == b"False False\n"
+
+
+def test_closed_outputs_are_no_failure(env: dict[str, str]) -> None:
+    subprocess.run([*PROGRAM, "init"], env=env, check=True, capture_output=True)
+    words = " ".join(f"'{word}'" for word in [*PROGRAM, "status"])
+    done = subprocess.run(["sh", "-c", f"{words} >&- 2>&-"], env=env, check=False)
+    assert done.returncode == 0
+    done = subprocess.run(
+        ["sh", "-c", f"{words} >&-"], env=env, stderr=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 0 and done.stderr == b""

@@ -346,7 +346,7 @@ def test_completion(stored: Stored, kvg: Run) -> None:
         return kvg("__complete", "--", *given).out.split()
 
     assert words("rep") == ["replay"]
-    assert words("key", "") == ["new", "list", "show", "import", "export"]
+    assert words("key", "") == ["new", "list", "show", "import", "export", "rekey"]
     assert words("show", "") == ["demo"] and words("key", "show", "") == []
     assert "--samples" in words("replay", "--") and "--json" in words("replay", "--")
     assert words("nonsense", "") == []

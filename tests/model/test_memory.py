@@ -50,7 +50,7 @@ def test_two_forks_of_one_state_cost_its_memory_once() -> None:
     total = {touch(fork) for fork in forks}
     assert len(total) == 1
     used = memory_bytes() - before
-    assert BYTES <= used < 1.25 * BYTES
+    assert 0.98 * BYTES < used < 1.25 * BYTES
     copies = [filled(SlotState(LAYERS, CPU, TOKENS)) for _ in forks]
     assert memory_bytes() - before - used > 1.75 * BYTES
     assert len(copies) == 2

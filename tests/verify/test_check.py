@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.digest import Digest
+from kvg.digest import Digest, sha256
 from kvg.errors import KvgError
 from kvg.store import Store
 from kvg.verify import (
@@ -47,7 +47,7 @@ def test_a_good_store(tmp_path: Path) -> None:
     two = a.deposit(store, key, ref="two", ids=range(27))
     store.set_ref("same", one.digest)
     found = list(check_store(store))
-    distinct = {
+    distinct = {sha256(a.SOURCE)} | {
         digest
         for made in (one, two)
         for digest in (
@@ -215,3 +215,12 @@ def test_the_bytes_are_checked_whoever_is_trusted(tmp_path: Path) -> None:
     assert "trust.json" in {item.object for item in found}
     total = summary(store)
     assert (total.artifacts, total.bytes_ok, total.signatures_ok) == (1, False, False)
+
+
+def test_a_source_that_is_gone_is_named(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key, ref="one")
+    store.objects.remove(sha256(a.SOURCE))
+    findings = [item for item in check_store(store) if isinstance(item, Finding)]
+    assert [item.code for item in findings] == [5]
+    assert findings[0].object == sha256(a.SOURCE)

@@ -191,6 +191,8 @@ def look(folder: Path) -> list[Finding]:
 def is_named(finding: Finding, name: str) -> bool:
     if name.startswith("objects/"):
         return hex_of(Digest(finding.object)) == name.removeprefix("objects/").replace("/", "")
+    if name == "log/verifier":  # a whole one of another log: it and the checkpoint disagree
+        return finding.object == "log"
     short = name.removeprefix("log/")
     return short in finding.message or short in finding.object
 

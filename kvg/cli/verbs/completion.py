@@ -8,6 +8,7 @@ import typer
 
 from kvg.cli.invocation import Invocation, invocation
 from kvg.cli.render import Raw
+from kvg.flow.records.program import HelpText
 
 
 def completion(
@@ -15,10 +16,12 @@ def completion(
     shell: Annotated[
         Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell.")
     ],
-) -> Raw:
+) -> Raw | HelpText:
     """Print a shell's completion script."""
     from kvg.cli.completion import SCRIPTS
 
+    if invocation(ctx).given.json:
+        return HelpText(SCRIPTS[shell])
     return Raw(SCRIPTS[shell].encode("utf-8"))
 
 

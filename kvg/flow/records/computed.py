@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from kvg.digest import Digest
@@ -46,7 +47,9 @@ class Graft(Record):
 
     ``exact`` is the measured fact that this graft's witness was met. ``logits_digest`` is of the
     logits that the first generated token was chosen from. A miss answered fresh has ``digest``
-    None and ``saved_tokens`` 0.
+    None and ``saved_tokens`` 0. ``latency_ms`` is what verifying and restoring took,
+    ``first_token_ms`` counts on to the choice of the first token. ``sampling`` is how tokens were
+    chosen: the random stream, its seed, temperature and top-p.
     """
 
     type: ClassVar[str] = "graft"
@@ -55,6 +58,7 @@ class Graft(Record):
     digest: Digest | None
     saved_tokens: int
     restored_bytes: int
+    latency_ms: float
     verify_ms: float
     restore_ms: float
     first_token_ms: float
@@ -65,6 +69,7 @@ class Graft(Record):
     reference: str
     logits_digest: Digest | None
     device: str
+    sampling: Mapping[str, object]
 
 
 @frozen
