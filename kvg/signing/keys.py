@@ -172,7 +172,7 @@ def _load(data: bytes, passphrase: bytes | None, *, what: str) -> PrivateKey | N
     plain = _load_plain(data)
     if plain is not None:
         return plain
-    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -182,7 +182,7 @@ def _load(data: bytes, passphrase: bytes | None, *, what: str) -> PrivateKey | N
         key = load(data, passphrase)
     except TypeError:
         return None
-    except ValueError:
+    except (ValueError, InternalError):  # the second: key material that OpenSSL cannot set up
         if passphrase is not None:
             return None
         raise Corrupt(f"{what}: malformed private key") from None

@@ -364,3 +364,11 @@ def test_arbitrary_text_is_no_public_key(text: str) -> None:
     for body in (text, "ssh-ed25519 " + text, "-----BEGIN PUBLIC KEY-----\n" + text):
         with pytest.raises((Corrupt, Incompatible)):
             keys.parse_public(body, what="k")
+
+
+def test_an_x448_key_of_the_wrong_length_is_corrupt() -> None:
+    """Found by fuzzing: OpenSSL fails to set the key up, and says so by an error of its own."""
+    body = "MC4CAQAwBQYDK2VvBCIEIJOM7laLPCAPrR6AhiIwSG5s+AaxtfRktZiCLHQhYrRY"
+    pem = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
+    with pytest.raises(Corrupt):
+        keys.parse_private(pem.encode(), what="it", passphrase=None)
