@@ -375,6 +375,49 @@ def test_field_k28_ids_are_matched_and_the_first_difference_is_told(
     assert list(verified.ids) == whole
 
 
+def test_field_k22_the_template_is_applied_once_and_nothing_is_padded(
+    person: Users, tiny: dict[str, Path], tmp_path: Path
+) -> None:
+    padded = tmp_path / "padded"
+    shutil.copytree(tiny["llama"], padded)
+    rules = json.loads((padded / "tokenizer.json").read_text())
+    rules["padding"] = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<|end|>",
+    }
+    (padded / "tokenizer.json").write_text(json.dumps(rules))
+    user = person()
+    user.add("padded", padded)
+    talk = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+    (user.folder / "talk.json").write_text(json.dumps(talk))
+    tokenizer = models.tokenizer(tiny["llama"])
+    expected = tuple(tokenizer.encode_more(tokenizer.render(talk)))
+    for name in ("tiny", "padded"):
+        request = DepositRequest(name, model=name, chat=Path("talk.json"))
+        digest = deposit(user.store, user.settings, request).digest
+        ids = verify_artifact(user.store, digest).ids
+        assert ids == expected
+        text = tokenizer.render(talk)
+        assert text.count("<|im_start|>") == 2 == text.count("<|im_end|>")
+        assert tokenizer.encode_more(text) == list(ids)
+    # Rows of unequal length share a pass: what fills the shorter one up is never kept.
+    session = models.session(tiny["llama"])
+    short, long = session.slot(), session.slot()
+    session.run_batch([short, long], [expected[:5], expected], [0])
+    alone = session.slot()
+    session.run(alone, expected[:5], [0])
+    assert short.length == 5
+    for layer in session.model.layers:
+        assert not bool(short.state.keys[layer.index][:, 5:].any())
+        assert torch.equal(
+            short.state.keys[layer.index][:, :5], alone.state.keys[layer.index][:, :5]
+        )
+
+
 def test_field_k29_a_chat_is_cut_before_the_generation_prompt(
     person: Users, tiny: dict[str, Path]
 ) -> None:
