@@ -31,7 +31,7 @@ def test_what_is_pushed_is_cloned_whole(alice: Person, bob: Person, share: Path)
     assert (pushed.objects_sent, pushed.objects_skipped) == (9, 0)
     cloned = bob.clone(share, alice)
     assert cloned.states == {"docs/demo": "new"}
-    assert cloned.transfer.objects_sent == 9
+    assert cloned.transfer.objects_sent == 10
     assert cloned.transfer.refs[0].signers == (alice.key.public.keyid,)
     assert bob.store.own_refs() == {"docs/demo": digest}
     assert bob.store.refs()["origin/docs/demo"] == digest
@@ -250,7 +250,7 @@ def test_later_attestations_travel_alone(alice: Person, bob: Person, share: Path
 def test_dry_runs_change_nothing(alice: Person, bob: Person, share: Path) -> None:
     alice.deposit("demo")
     told = alice.push(dry_run=True)
-    assert told.states == {"demo": "new"} and told.transfer.objects_sent == 9
+    assert told.states == {"demo": "new"} and told.transfer.objects_sent == 10
     assert not share.exists()
     alice.push()
     bob.init().add(share)
