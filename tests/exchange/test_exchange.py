@@ -28,7 +28,7 @@ def summary(person: Person) -> VerifySummary:
 def test_what_is_pushed_is_cloned_whole(alice: Person, bob: Person, share: Path) -> None:
     digest = alice.deposit("docs/demo")
     pushed = alice.push().transfer
-    assert (pushed.objects_sent, pushed.objects_skipped) == (9, 0)
+    assert (pushed.objects_sent, pushed.objects_skipped) == (10, 0)
     cloned = bob.clone(share, alice)
     assert cloned.states == {"docs/demo": "new"}
     assert cloned.transfer.objects_sent == 10
