@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import selectors
 import subprocess
 import sys
@@ -114,7 +113,7 @@ class Started:
         """Give it ``stdin`` and wait for its end; limits on time count from here."""
         with self._stack:
             outcome = self._watch.wait(stdin)
-            select.select([self._ended], [], [], END_S)
+            wait_readable(self._ended, END_S)
         if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
             said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
             raise GateFailed(f"no sandbox: {said}", hint=HINT)
@@ -125,7 +124,7 @@ class Started:
         with self._stack:
             self._watch.kill()
             self._process.wait()
-            select.select([self._ended], [], [], END_S)
+            wait_readable(self._ended, END_S)
 
 
 @contextmanager
@@ -321,3 +320,10 @@ def python_argv(script: str, *arguments: str) -> tuple[str, ...]:
 def bare_python_argv(script: str) -> tuple[str, ...]:
     """This Python with its standard library and nothing else: it starts sooner."""
     return (sys.executable, "-I", "-S", "-B", script)
+
+
+def wait_readable(fd: int, seconds: float) -> None:
+    """Wait until ``fd`` can be read, or for ``seconds``; any number of files may be open."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        selector.select(seconds)

@@ -51,6 +51,15 @@ class World:
         path.write_bytes(data)
 
 
+def another_signature(world: World) -> None:
+    """One character of the checkpoint's signature is another: still base64, no signature."""
+    path = world.log / "checkpoint"
+    data = bytearray(path.read_bytes())
+    data[-20] = ord("A") if data[-20] != ord("A") else ord("B")
+    path.chmod(0o644)
+    path.write_bytes(bytes(data))
+
+
 def flip(path_of: Callable[[World], Path], at: int = -1) -> Lie:
     def lie(world: World) -> None:
         path = path_of(world)
@@ -229,7 +238,7 @@ LIES: dict[str, tuple[Lie, int]] = {
     "a log by another key under the same name": (another_key_signs_the_log, 6),
     "a log nobody vouches for": (publisher_gone, 6),
     "a publisher's note with a flipped bit": (flip(lambda w: w.log / "publisher", 30), 6),
-    "a checkpoint with a flipped bit": (flip(lambda w: w.log / "checkpoint", -8), 6),
+    "a checkpoint with a flipped bit": (another_signature, 6),
     "a checkpoint that is gone": (checkpoint_gone, 5),
     "a log without tiles": (tiles_gone, 5),
     "an artifact that nobody trusted signed": (unsigned_artifact, 6),
