@@ -98,7 +98,6 @@ class Reach:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._marks = Marks(sum(1 for _ in store.objects.all()))
-        self._roots: set[Digest] = set()
         self._expanded: set[Digest] = set()
         self._refs: frozenset[Digest] = frozenset()
         self._pins: frozenset[Digest] = frozenset()
@@ -122,9 +121,9 @@ class Reach:
             self._pins, self._methods = store.pins(), store.methods()
             roots |= store.logged_roots()
             self._log_size = size
-        for root in roots - self._roots:
-            self._expand(root)
-            self._roots.add(root)
+        for root in roots:
+            if root not in self._expanded:
+                self._expand(root)
 
     def _named_lately(self, size: int) -> Iterator[Digest]:
         """The subjects of what was logged since the last look; envelopes are marked at once."""
