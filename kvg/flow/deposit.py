@@ -289,7 +289,7 @@ def _provenance(
         kind=source.kind,
         device_class=session.model.device.type,
         kernels=kernels_version(),
-        libraries=library_versions(),
+        libraries=library_versions(with_adapter=model.adapter is not None),
         model=Resource(model.name, files.identity.fingerprint),
         tokenizer=Resource("tokenizer", files.tokenizer) if files.tokenizer else None,
         template=Resource("chat template", template) if template else None,

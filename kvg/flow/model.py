@@ -1,7 +1,7 @@
 """``kvg model list``, ``show`` and ``default``: the registered models, without loading any.
 
 A model is the table ``model.NAME`` of the store's configuration: ``path``, ``fingerprint``,
-``dtype``, ``architecture``, ``parameters``, and where it applies ``gguf``.
+``dtype``, ``architecture``, ``parameters``, and where it applies ``adapter``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def show_model(store: Store, name: str) -> ModelEntry:
         dtype=str(table.get("dtype", "")),
         fingerprint=parse_digest(table.get("fingerprint"), what=f"model {name}: fingerprint"),
         default=name == default_model(store),
+        adapter=str(table["adapter"]) if "adapter" in table else None,
     )
 
 

@@ -31,12 +31,14 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
             f"{request.name}: not a model name", hint="lower-case letters, digits, dots, - and _"
         )
     folder = _folder(settings, request)
+    adapter = _adapter(settings, request)
     files = read_model(
         folder,
         dtype=request.dtype,
         cache=None if request.no_cache else store.index,
         jobs=settings.jobs,
         report=settings.report,
+        adapter=adapter,
     )
     default = store.config.text(DEFAULT_KEY)
     _notice_change(store, settings, request.name, files.identity.fingerprint)
@@ -50,6 +52,7 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
                 "parameters": files.n_parameters,
                 "dtype": files.identity.dtype,
                 "fingerprint": files.identity.fingerprint,
+                **({"adapter": str(adapter)} if adapter else {}),
             },
         )
         if default is None:
@@ -62,6 +65,7 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         dtype=files.identity.dtype,
         fingerprint=files.identity.fingerprint,
         default=default in (None, request.name),
+        adapter=str(adapter) if adapter else None,
     )
 
 
@@ -71,6 +75,18 @@ def _notice_change(store: Store, settings: Settings, name: str, fingerprint: Dig
         before = store.config.table(SECTION, name).get("fingerprint")
         if before != fingerprint:
             settings.report.notice(f"model {name} was {before}")
+
+
+def _adapter(settings: Settings, request: ModelAddRequest) -> Path | None:
+    if request.adapter is None:
+        return None
+    given = (settings.cwd / request.adapter).resolve()
+    if not given.is_dir():
+        raise NotFound(
+            f"{request.adapter}: no such adapter folder",
+            hint="kvg model add NAME PATH --adapter DIR",
+        )
+    return given
 
 
 def _folder(settings: Settings, request: ModelAddRequest) -> Path:

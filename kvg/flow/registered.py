@@ -32,6 +32,7 @@ class RegisteredModel:
     parameters: int | None
     dtype: str
     fingerprint: Digest
+    adapter: Path | None = None
 
 
 def registered_model(store: Store, name: str | None) -> RegisteredModel:
@@ -53,6 +54,7 @@ def registered_model(store: Store, name: str | None) -> RegisteredModel:
         parameters=parameters if isinstance(parameters, int) else None,
         dtype=str(table["dtype"]),
         fingerprint=parse_digest(table.get("fingerprint"), what=f"{what}: fingerprint"),
+        adapter=_adapter(table.get("adapter"), what=what),
     )
 
 
@@ -65,7 +67,7 @@ def model_of(store: Store, manifest: Manifest) -> RegisteredModel:
     raise Incompatible(
         f"no registered model is {manifest.model.architecture} {manifest.model.dtype} with "
         f"fingerprint {manifest.model.fingerprint}",
-        hint="kvg model add NAME PATH with the model that the artifact was computed by",
+        hint="kvg model add NAME PATH, with --adapter as the artifact was computed",
     )
 
 
@@ -79,12 +81,14 @@ def identified(store: Store, settings: Settings, model: RegisteredModel) -> Mode
         cache=store.index,
         jobs=settings.jobs,
         report=settings.report,
+        adapter=model.adapter,
     )
     if files.identity.fingerprint != model.fingerprint:
         raise Incompatible(
-            f"model {model.name}: the files in {model.path} are not those that were registered: "
+            f"model {model.name}: the files in {_places(model)} are not those that were "
+            "registered: "
             f"fingerprint {files.identity.fingerprint}, registered {model.fingerprint}",
-            hint=f"put them back, or register them anew: kvg model add {model.name} {model.path}",
+            hint=f"put them back, or register them anew: kvg model add {_arguments(model)}",
         )
     return files
 
@@ -107,6 +111,7 @@ def open_registered(
         reference=reference,
         schedule=schedule,
         report=settings.report,
+        adapter=model.adapter,
     )
 
 
@@ -133,6 +138,21 @@ def check_tokenizer(verified: Verified, files: ModelFiles, model: RegisteredMode
         f"{files.tokenizer}",
         hint="text would become other ids; use the depositor's tokenizer files",
     )
+
+
+def _adapter(value: object, *, what: str) -> Path | None:
+    if value is not None and not isinstance(value, str):
+        raise Corrupt(f"{what}: adapter is no path", hint="kvg model add NAME PATH --adapter DIR")
+    return None if value is None else Path(value)
+
+
+def _places(model: RegisteredModel) -> str:
+    return f"{model.path} and {model.adapter}" if model.adapter else str(model.path)
+
+
+def _arguments(model: RegisteredModel) -> str:
+    adapter = f" --adapter {model.adapter}" if model.adapter else ""
+    return f"{model.name} {model.path}{adapter}"
 
 
 def check_torch() -> None:

@@ -184,6 +184,7 @@ class ModelAddRequest:
 
     ``gguf`` is the name of a GGUF file in ``path`` or its path; ``dtype`` one
     of ``BF16``, ``F16``, ``F32`` (None: the model's own). ``no_cache`` hashes the weights again.
+    ``adapter`` is the folder of a PEFT adapter that joins the model.
     """
 
     name: str
@@ -191,6 +192,7 @@ class ModelAddRequest:
     gguf: Path | None = None
     dtype: Literal["BF16", "F16", "F32"] | None = None
     no_cache: bool = False
+    adapter: Path | None = None
 
 
 @frozen

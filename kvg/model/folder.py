@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kvg import canon, durable
+from kvg import canon
 from kvg.digest import Digest, sha256
 from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.model import weights
+from kvg.model.adapter import read_adapter
+from kvg.model.foreign import json_file, read_file
 from kvg.objects.manifest import FloatJson, Model, model_fingerprint
 from kvg.report import Report
 
 DTYPE_NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
-MAX_FILE_BYTES = 256 << 20
 WITHOUT_MATHEMATICS = frozenset(
     {
         "_attn_implementation",
@@ -86,10 +86,12 @@ def read_model(
     cache: FingerprintCache | None,
     jobs: int,
     report: Report,
+    adapter: Path | None = None,
 ) -> ModelFiles:
     """Identify the model in ``folder`` as loaded in ``dtype`` (None: the config's own).
 
-    ``cache`` None hashes everything again. Raises ``NotFound``, ``Corrupt``, ``Incompatible``.
+    ``cache`` None hashes everything again; ``adapter`` is the folder of a PEFT adapter. Raises
+    ``NotFound``, ``Corrupt``, ``Incompatible``.
     """
     config = read_config(folder)
     named = config.get("architectures")
@@ -102,7 +104,8 @@ def read_model(
     dtype = dtype or config_dtype(config, what=str(folder))
     digests = _weight_digests(folder, dtype, config, cache, jobs, report)
     kept = {key: value for key, value in config.items() if key not in WITHOUT_MATHEMATICS}
-    fingerprint = model_fingerprint(named[0], kept, digests, dtype, ())
+    adapters = () if adapter is None else (read_adapter(adapter, dtype),)
+    fingerprint = model_fingerprint(named[0], kept, digests, dtype, adapters)
     return ModelFiles(
         identity=Model(fingerprint, named[0], dtype),
         n_parameters=_count_parameters(folder, frozenset(digests)),
@@ -135,7 +138,9 @@ def config_dtype(config: Mapping[str, FloatJson], *, what: str) -> str:
 def tokenizer_digest(folder: Path) -> Digest | None:
     """One digest over the files that decide how text becomes ids; None without a tokenizer."""
     found = {
-        name: sha256(_read(folder / name)) for name in TOKENIZER_FILES if (folder / name).is_file()
+        name: sha256(read_file(folder / name))
+        for name in TOKENIZER_FILES
+        if (folder / name).is_file()
     }
     if not {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"} & found.keys():
         return None
@@ -152,35 +157,11 @@ def template_text(folder: Path) -> str | None:
     """The chat template of the model in ``folder``, wherever it is kept."""
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return _read(path).decode("utf-8", errors="replace")
+        return read_file(path).decode("utf-8", errors="replace")
     settings = folder / "tokenizer_config.json"
     value = json_file(settings) if settings.is_file() else None
     template = value.get("chat_template") if isinstance(value, dict) else None
     return template if isinstance(template, str) else None
-
-
-def json_file(path: Path) -> FloatJson:
-    """Foreign JSON with floats, duplicate keys refused. Raises ``NotFound`` and ``Corrupt``."""
-    data = _read(path)
-    try:
-        return json.loads(data, object_pairs_hook=_unique)  # type: ignore[no-any-return]
-    except (ValueError, RecursionError) as error:
-        raise Corrupt(f"{path}: malformed JSON: {error}") from None
-
-
-def _unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        raise ValueError("duplicate key")
-    return out
-
-
-def _read(path: Path) -> bytes:
-    with durable.translated(path), open(path, "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise Corrupt(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-    return data
 
 
 def _weight_digests(

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from kvg.errors import Incompatible
+from kvg.model.adapter import apply_adapter
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
@@ -58,10 +59,13 @@ class LoadedModel:
         return _forward(self.module, ids, positions, cache, rows)
 
 
-def load_model(folder: Path, *, dtype: str, device: str, attention: str) -> LoadedModel:
+def load_model(
+    folder: Path, *, dtype: str, device: str, attention: str, adapter: Path | None = None
+) -> LoadedModel:
     """Load the model in ``folder`` for attention ``kvg_invariant``, ``sdpa`` or ``eager``.
 
-    Raises ``Incompatible`` when the device is absent or the model cannot be captured.
+    ``adapter`` is the folder of a PEFT adapter. Raises ``Incompatible`` when the device is absent
+    or the model cannot be captured.
     """
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -79,6 +83,8 @@ def load_model(folder: Path, *, dtype: str, device: str, attention: str) -> Load
             f"{folder}: transformers cannot load this model: {first[:200]}",
             hint="kvg model add takes a folder with config.json and *.safetensors",
         ) from None
+    if adapter is not None:
+        apply_adapter(module, adapter)
     return adopt_model(module, device=device, attention=attention, what=str(folder))
 
 

@@ -24,16 +24,18 @@ def open_session(
     reference: Reference,
     schedule: Schedule | None = None,
     report: Report | None = None,
+    adapter: Path | None = None,
 ) -> Session:
     """A session of the model in ``folder``, its engine proved and named.
 
+    ``adapter`` is the folder of a PEFT adapter that joins the model.
     ``schedule`` None with the scheduled reference takes this machine's threads and stock sdpa.
     Raises ``Incompatible`` when the model cannot be loaded or the machine cannot be exact.
     """
     if reference == "scheduled" and schedule is None:
         schedule = default_schedule()
     attention = schedule.attention if schedule else ATTENTION_NAME
-    model = load_model(folder, dtype=dtype, device=device, attention=attention)
+    model = load_model(folder, dtype=dtype, device=device, attention=attention, adapter=adapter)
     return session_of(model, schedule=schedule, report=report)
 
 

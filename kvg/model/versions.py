@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import torch
 import transformers
 
@@ -14,12 +16,13 @@ def kernels_version() -> str:
     return kvg_kernels.VERSION
 
 
-def library_versions() -> dict[str, str]:
-    """The libraries that take part in a computation, by name."""
+def library_versions(*, with_adapter: bool = False) -> dict[str, str]:
+    """The libraries that take part in a computation, by name; peft only ``with_adapter``."""
     return {
         "kvg": __version__,
         "torch": str(torch.__version__),
         "transformers": transformers.__version__,
+        **({"peft": version("peft")} if with_adapter else {}),
     }
 
 

@@ -105,12 +105,19 @@ def weight_digests(
     }
     with report.task("hash weights", total, "B") as task, ThreadPoolExecutor(jobs) as pool:
         for path, tensors in by_file.items():
-            digests = pool.map(lambda tensor: _digest(tensor, dtype), tensors)
+            digests = pool.map(lambda tensor: digest_as(tensor, dtype), tensors)
             out[path] = {}
             for tensor, digest in zip(tensors, digests, strict=True):
                 out[path][tensor.name] = digest
                 task.advance(tensor.end - tensor.start)
     return out
+
+
+def digest_as(tensor: StoredTensor, dtype: str) -> Digest:
+    """The digest of the bytes of ``tensor`` as loaded in ``dtype``."""
+    if tensor.dtype not in FLOAT_DTYPES or tensor.dtype == dtype:
+        return _digest_pieces(_pieces(tensor))
+    return _digest_pieces(_converted(tensor, dtype))
 
 
 def merged(by_file: Mapping[Path, Mapping[str, Digest]], *, tied: bool) -> dict[str, Digest]:
@@ -172,12 +179,6 @@ def _stored_tensor(
     return StoredTensor(
         name, str(entry["dtype"]), shape, path, data_start + begin, data_start + end
     )
-
-
-def _digest(tensor: StoredTensor, dtype: str) -> Digest:
-    if tensor.dtype not in FLOAT_DTYPES or tensor.dtype == dtype:
-        return _digest_pieces(_pieces(tensor))
-    return _digest_pieces(_converted(tensor, dtype))
 
 
 def _digest_pieces(pieces: Iterator[bytes]) -> Digest:

@@ -13,6 +13,7 @@ from kvg.frozen import frozen
 from kvg.objects.fields import check_digest, check_dtype, check_int, check_name
 
 MODEL_SCHEMA: Final = "kvg.model/1"
+ADAPTER_SCHEMA: Final = "kvg.adapter/1"
 ENGINE_SCHEMA: Final = "kvg.engine/1"
 
 Reference: TypeAlias = Literal["invariant", "scheduled"]
@@ -100,6 +101,22 @@ def model_fingerprint(
                 "weights": dict(weights),
                 "dtype": dtype,
                 "adapters": list(adapters) or None,
+            }
+        )
+    )
+
+
+def adapter_fingerprint(config: Mapping[str, FloatJson], weights: Mapping[str, Digest]) -> Digest:
+    """The identity of what an adapter adds to its model; floats in ``config`` count as their repr.
+
+    Its dtype is that of the model, which the model's fingerprint holds.
+    """
+    return sha256(
+        canon.encode(
+            {
+                "schema": ADAPTER_SCHEMA,
+                "config": _without_floats(config),
+                "weights": dict(weights),
             }
         )
     )

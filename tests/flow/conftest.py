@@ -24,9 +24,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         reference: Reference,
         schedule: Schedule | None = None,
         report: object = None,
+        adapter: Path | None = None,
     ) -> object:
         from kvg.model.opening import default_schedule
 
+        assert adapter is None, "not for models with an adapter"
         if reference == "scheduled" and schedule is None:
             schedule = default_schedule()
         return models.session(folder, dtype, schedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import cast
 
 from kvg.cli.render import Renderer, View
@@ -25,9 +26,11 @@ def model(record: ModelEntry, view: View) -> Iterator[str]:
     words = " ".join(word for word in kind if word)
     name = view.terminal.out(record.name, "bold")
     default = "  (default)" if record.default else ""
-    yield f"{name}  {words}{default}\n"
+    adapter = f" + {PurePath(record.adapter).name}" if record.adapter else ""
+    yield f"{name}  {words}{adapter}{default}\n"
     if view.verbose:
-        yield f"  {record.path}\n  {record.fingerprint}\n"
+        more = f"  adapter {record.adapter}\n" if record.adapter else ""
+        yield f"  {record.path}\n{more}  {record.fingerprint}\n"
 
 
 def check(record: DoctorCheck, view: View) -> Iterator[str]:

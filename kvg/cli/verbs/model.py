@@ -21,6 +21,10 @@ def add(
     gguf: Annotated[
         Path | None, typer.Option("--gguf", metavar="FILE", help="Take the weights from this GGUF.")
     ] = None,
+    adapter: Annotated[
+        Path | None,
+        typer.Option("--adapter", metavar="DIR", help="Add the PEFT (LoRA) adapter in DIR."),
+    ] = None,
     dtype: Annotated[
         Literal["BF16", "F16", "F32"] | None,
         typer.Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
@@ -29,14 +33,14 @@ def add(
 ) -> Record:
     """Register a local model and its fingerprint.
 
-    The fingerprint covers the configuration and every weight as loaded. The first model is the
-    default.
+    The fingerprint covers the configuration and every weight as loaded, and those of an adapter.
+    The first model is the default.
     """
     from kvg.flow.model_add import model_add
     from kvg.flow.requests import ModelAddRequest
 
     run = invocation(ctx)
-    request = ModelAddRequest(name, path, gguf, dtype, no_cache)
+    request = ModelAddRequest(name, path, gguf, dtype, no_cache, adapter)
     return model_add(run.store, run.settings, request)
 
 
@@ -68,6 +72,7 @@ EXAMPLES = {
     $ kvg model add smol ~/models/smollm2
     smol  llama 135M BF16 cpu  (default)
     $ kvg model add gem ~/models/gemma --dtype BF16
+    $ kvg model add tuned ~/models/smollm2 --adapter ~/adapters/legal
     $ kvg model add q8 ~/models/smollm2 --gguf smollm2-q8_0.gguf
     """,
     "list": """

@@ -23,6 +23,7 @@ class ModelEntry(Record):
     fingerprint: Digest
     default: bool
     device: str | None = None
+    adapter: str | None = None
 
 
 @frozen

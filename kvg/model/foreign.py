@@ -1,0 +1,37 @@
+"""Files beside a model that others wrote: read whole, by the rules of their own formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kvg import durable
+from kvg.errors import Corrupt
+from kvg.objects.manifest import FloatJson
+
+MAX_FILE_BYTES = 256 << 20
+
+
+def json_file(path: Path) -> FloatJson:
+    """Foreign JSON with floats, duplicate keys refused. Raises ``NotFound`` and ``Corrupt``."""
+    data = read_file(path)
+    try:
+        return json.loads(data, object_pairs_hook=_unique)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"{path}: malformed JSON: {error}") from None
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of the file ``path``. Raises ``NotFound``, and ``Corrupt`` when it is too large."""
+    with durable.translated(path), open(path, "rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise Corrupt(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    return data
+
+
+def _unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise ValueError("duplicate key")
+    return out
