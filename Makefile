@@ -7,13 +7,16 @@ STAMP := $(VENV)/.installed
 # Two processes, a file of tests at a time: what a file sets up is set up once.
 TEST_FLAGS ?= -n 2 --dist loadfile
 
-.PHONY: demo test lint format bench man gpu-check install clean
+.PHONY: demo test test-transformers lint format bench man gpu-check install clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
+
+test-transformers: $(STAMP)
+	TEST_FLAGS='$(TEST_FLAGS)' .ci/transformers $(BIN)/python $(VENV)/transformers-oldest
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,13 @@ def test_messages_are_checked() -> None:
     for value in (None, [], {}, [1], [{"role": "user"}], [{"role": 1, "content": "x"}]):
         with pytest.raises(KvgError, match="c"):
             check_messages(value, what="c")
+
+
+def test_the_oldest_transformers_is_the_one_that_is_tested() -> None:
+    """.ci/transformers tests the versions of constraints-oldest.txt; both must say the same."""
+    project = tomllib.loads((models.REPO / "pyproject.toml").read_text())
+    extra = project["project"]["optional-dependencies"]["model"]
+    (bound,) = [item for item in extra if item.startswith("transformers")]
+    pins = (models.REPO / "constraints-oldest.txt").read_text().splitlines()
+    (pin,) = [line for line in pins if line.startswith("transformers")]
+    assert pin.split("==")[1].rsplit(".", 1) == [bound.split(">=")[1], "0"]
