@@ -139,6 +139,11 @@ class Log:
         """The authenticated tiles under the checkpoint."""
         return self._tiles
 
+    def is_newest(self) -> bool:
+        """Whether the checkpoint on disk is this one. Bytes tell: a file system may use an inode
+        again, and its clock is coarse."""
+        return self._source.read(CHECKPOINT, MAX_CHECKPOINT_SIZE) == self._note
+
     def refresh(self) -> None:
         """Take up the checkpoint on disk. Raises ``Untrusted`` unless it extends this one."""
         note = _read(self._source, CHECKPOINT, MAX_CHECKPOINT_SIZE)

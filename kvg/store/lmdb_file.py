@@ -158,12 +158,13 @@ def open_file(folder: Path) -> LmdbFile:
     Raises ``BrokenIndex`` for a file that must not be mapped, ``UnwritableIndex`` without
     permission to write.
     """
-    key = os.path.realpath(folder)
     with _guard:
-        known = _opened.get(key)
-        if known is not None and known.identity == _identity(folder):
-            return known
-        if known is not None:
+        identity = _identity(folder)
+        for known in _opened.values():
+            if known.identity == identity:  # its inode is not used again while it is open
+                return known
+        key = os.path.realpath(folder)
+        if key in _opened:
             _opened.pop(key).close()
         opened = _open(folder)
         _opened[key] = opened
@@ -181,7 +182,7 @@ def close_file(folder: Path) -> None:
 def _identity(folder: Path) -> tuple[int, int]:
     """Which file it is; another one has taken its place when this changes."""
     try:
-        found = (folder / DATA_FILE).stat()
+        found = os.stat(f"{folder}{os.sep}{DATA_FILE}")
     except OSError:
         return (0, 0)
     return (found.st_dev, found.st_ino)

@@ -59,6 +59,7 @@ class ObjectFolder:
         self.quota = quota or Quota(folder.parent, limit=lambda: None)
         self._staging = staging
         self._codec = codec
+        self._prefix = f"{folder}{os.sep}"
 
     def put(
         self,
@@ -185,7 +186,14 @@ class ObjectFolder:
 
     def has(self, digest: Digest) -> bool:
         """Whether a file is there under the object's name. It proves nothing about its bytes."""
-        return self.stored_path(digest).is_file()
+        try:
+            return stat.S_ISREG(os.stat(self._stored(digest)).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
+            durable.raise_translated(error, self._stored(digest))
 
     def read(
         self,
@@ -218,7 +226,7 @@ class ObjectFolder:
 
     def read_stored(self, digest: Digest, *, what: str, limit: int = LIMIT_BYTES) -> bytes:
         """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""
-        path = self.stored_path(digest)
+        path = self._stored(digest)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -241,11 +249,18 @@ class ObjectFolder:
         name = hex_of(digest)
         return self.folder / name[:2] / name[2:]
 
+    def _stored(self, digest: Digest) -> str:
+        """The same as a string: joining paths costs more than looking whether a file is there."""
+        name = hex_of(digest)
+        return f"{self._prefix}{name[:2]}{os.sep}{name[2:]}"
+
     def stored_size(self, digest: Digest) -> int:
         """Bytes of the object's file. Raises ``NotFound``."""
-        path = self.stored_path(digest)
-        with durable.translated(path):
-            return path.stat().st_size
+        path = self._stored(digest)
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            durable.raise_translated(error, path)
 
     def remove(self, digest: Digest) -> int:
         """Remove the object; returns the bytes freed. Only under the exclusive store lock."""
@@ -262,7 +277,7 @@ class ObjectFolder:
         """Every object's digest, ascending. Names that are no objects are passed over."""
         for prefix in _sorted_names(self.folder):
             if len(prefix) == 2:
-                for rest in _sorted_names(self.folder / prefix):
+                for rest in _sorted_names(self._prefix + prefix):
                     name = PREFIX + prefix + rest
                     if is_digest(name):
                         yield name
@@ -270,14 +285,14 @@ class ObjectFolder:
     def strays(self) -> Iterator[Path]:
         """What lies in the folder and can be no object by its name, and folders that are links."""
         for prefix in _sorted_names(self.folder):
-            folder = self.folder / prefix
-            is_right = _is_hex(prefix) and len(prefix) == 2 and folder.is_dir()
-            if not is_right or folder.is_symlink():
-                yield folder
+            folder = self._prefix + prefix
+            is_right = _is_hex(prefix) and len(prefix) == 2 and os.path.isdir(folder)
+            if not is_right or os.path.islink(folder):
+                yield self.folder / prefix
                 continue
             for rest in _sorted_names(folder):
                 if not is_digest(PREFIX + prefix + rest):
-                    yield folder / rest
+                    yield self.folder / prefix / rest
 
     def resolve(self, prefix: str) -> Digest:
         """The one object whose digest begins with ``prefix`` (at least 6 hex digits).
@@ -315,7 +330,7 @@ def _is_hex(text: str) -> bool:
     return not set(text) - set("0123456789abcdef")
 
 
-def _sorted_names(folder: Path) -> list[str]:
+def _sorted_names(folder: Path | str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):

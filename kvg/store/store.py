@@ -105,7 +105,7 @@ class Store:
         )
         self.exchange = Lock(root / EXCHANGE_LOCK, wait_s=lock_wait, report=report)
         """Held by one fetch or push at a time."""
-        self._log: tuple[tuple[int, ...], Log] | None = None
+        self._log: Log | None = None
         self._seen: tuple[int, bytes] = (0, b"")
 
     # ------------------------------------------------------------------ making and finding one
@@ -186,9 +186,8 @@ class Store:
         from kvg.log.log import Log
 
         folder = self.root / "log"
-        identity = _identity(folder / "checkpoint")
-        if self._log is not None and self._log[0] == identity:
-            return self._log[1]
+        if self._log is not None and self._log.size == self._seen[0] and self._log.is_newest():
+            return self._log
         verifier = self._verifier()
         seen = self._read_seen() if self._log is None else None  # before the log, which grows
         log = Log.open(folder, verifier=verifier, staging=self.staging)
@@ -201,7 +200,7 @@ class Store:
             self._check_seen(log, seen)
         elif log.size > self._seen[0]:
             self._keep_seen(log)
-        self._log = (identity, log)
+        self._log = log
         self._seen = (log.size, log.root)
         return log
 
@@ -627,17 +626,6 @@ class Store:
         named = (item.digest for item in said.configuration if item.name == "family")
         family = next(named, None)
         return None if family is None else FamilyClaim(family, is_method=True)
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    """Changes whenever the file is replaced."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        durable.raise_translated(error, path)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _cache_key(key: Sequence[str | int]) -> bytes:

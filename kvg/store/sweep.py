@@ -27,7 +27,7 @@ from kvg.errors import Conflict, Corrupt, Incompatible, KvgError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, PinEntry, RefEntry, parse_entry
 from kvg.store import pending
-from kvg.store.closure import attested, closure
+from kvg.store.closure import attested, closure, named_by
 from kvg.store.layout import EXCHANGE_LOCK, PUBLISHED, QUARANTINE
 from kvg.store.lock import Lock
 from kvg.store.marks import Marks
@@ -135,18 +135,20 @@ class Reach:
             entry = parse_entry(raw, what=f"log entry {index}")
             if isinstance(entry, AttestationEntry):
                 self._marks.add(entry.envelope)
+                for needed in named_by(self._store, entry.envelope):
+                    self._marks.add(needed)
                 yield entry.subject
             elif isinstance(entry, RefEntry | PinEntry) and entry.digest is not None:
                 yield entry.digest
 
     def _expand(self, root: Digest) -> None:
         """Mark ``root`` and all it needs; what a statement names may be an artifact itself."""
-        waiting = [root]
+        waiting, seen = [root], set[Digest]()
         while waiting:
             digest = waiting.pop()
             self._marks.add(digest)
-            if digest not in self._expanded and self._has_needs(digest):
-                self._expanded.add(digest)
+            if digest not in seen | self._expanded and self._has_needs(digest):
+                seen.add(digest)
                 waiting += self._mark_needs(digest)
 
     def _has_needs(self, digest: Digest) -> bool:
@@ -155,7 +157,10 @@ class Reach:
         return named or bool(self._store.attestations(digest))
 
     def _mark_needs(self, digest: Digest) -> tuple[Digest, ...]:
-        """Mark what ``digest`` needs; returns that which may need more."""
+        """Mark what ``digest`` needs; returns that which may need more.
+
+        An artifact that can't be read now may be deposited again: it is looked at anew each time.
+        """
         if digest in self._methods:
             return attested(self._store, digest)
         try:
@@ -169,6 +174,7 @@ class Reach:
             return attested(self._store, digest)
         for needed in (*found.pages, found.manifest.tokens.digest, *found.envelopes):
             self._marks.add(needed)
+        self._expanded.add(digest)
         return found.resources
 
     def _is_pinned_artifact(self, digest: Digest) -> bool:

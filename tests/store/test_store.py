@@ -283,3 +283,22 @@ def test_without_the_logs_key_nothing_can_be_added(tmp_path: Path) -> None:
     with pytest.raises(Untrusted):
         store.publish([RefMove("x", made.digest)], key=a.key_of("mallory"))
     assert store.refs() == {"demo": made.digest}
+
+
+def test_what_another_published_is_seen_though_the_file_looks_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inodes are used again, and the clock of a file system is coarse."""
+    store, key = a.make_store(tmp_path)
+    other = Store.open(store.root, keyring=store.keyring)
+    a.deposit(store, key, ref="demo")
+    size, path = other.log.size, store.root / "log" / "checkpoint"
+    found, stat = path.stat(), Path.stat
+
+    def same(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        return found if self == path else stat(self, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", same)
+    store.set_ref("demo", None)
+    assert other.log.size == size + 1
+    assert other.ref("demo") is None

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from kvg.verify.check import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
@@ -99,11 +97,6 @@ def start(code: str, folder: Path, me: int) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="open: about one run in seven, a collector removes an object of an artifact that was "
-    "named again while it ran",
-)
 def test_field_s09_nothing_is_lost_between_writers_readers_and_collectors(
     record_property: Callable[[str, object], None],
 ) -> None:

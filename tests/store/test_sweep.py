@@ -10,11 +10,11 @@ from kvg import durable
 from kvg.digest import sha256, shake256
 from kvg.errors import Corrupt, NoSpace
 from kvg.log.entry import ForgetEntry, PreregEntry
-from kvg.objects.statement import Resource, TestResult
+from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.store import Store
 from kvg.store.closure import closure
 from kvg.store.marks import Marks
-from kvg.store.sweep import Swept, sweep
+from kvg.store.sweep import Reach, Swept, sweep
 from kvg.verify import VerifySummary, check_store, verify_artifact
 from tests import artifacts as a
 
@@ -322,3 +322,36 @@ def test_what_is_half_gone_gets_no_name(tmp_path: Path) -> None:
     again = a.deposit(store, key, ref="r", ids=range(27))
     assert store.find_tokens(model, engine, a.PAGE_TOKENS, tokens) == (again.digest,)
     assert whole(store, again)
+
+
+def test_an_artifact_that_was_gone_when_it_was_looked_at_is_looked_at_again(
+    tmp_path: Path,
+) -> None:
+    """Named and unnamed while a collector ran, removed by another, then deposited once more."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="demo")
+    store.set_ref("demo", None)
+    reach = Reach(store)
+    reach.look()
+    store.set_ref("demo", made.digest)
+    store.set_ref("demo", None)
+    store.objects.remove(made.digest)
+    reach.look()
+    a.deposit(store, key, ref="demo")
+    reach.look()
+    needed = closure(store, made.digest).objects()
+    assert [digest for digest in needed if digest not in reach] == []
+
+
+def test_what_a_later_attestation_names_is_kept_too(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="demo")
+    reach = Reach(store)
+    reach.look()
+    evidence = sha256(b"evidence that came later")
+    gate = TestResult("PASSED", "test:unit", evidence=(Resource("log", evidence),))
+    with store.pending() as pending:
+        pending.put(b"evidence that came later")
+        a.attest(store, key, made.digest, encode_test_result(made.digest, gate))
+    reach.look()
+    assert evidence in reach
