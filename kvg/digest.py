@@ -1,15 +1,24 @@
 """Digests: the only home of SHA-256, BLAKE3 and SHAKE-256.
 
 A digest is ``sha256:`` + 64 lower-case hex of the exact raw bytes.
+
+``hashlib`` loads OpenSSL, which takes longer than all that a small command hashes: what is small
+goes through the interpreter's own SHA-256 until something large makes OpenSSL worth its while.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
-from typing import NewType, TypeAlias, TypeGuard
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, NewType, TypeAlias, TypeGuard
 
 from kvg.errors import Corrupt, UsageError
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+    from types import ModuleType
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes in memory, in any of Python's three spellings."""
@@ -19,43 +28,76 @@ Digest = NewType("Digest", str)
 
 PREFIX = "sha256:"
 _HEX = frozenset("0123456789abcdef")
+_SMALL_BYTES = 4096
+
+
+def _hasher_for(size_bytes: int) -> _Hash:
+    """A SHA-256 to feed about ``size_bytes`` bytes."""
+    if size_bytes > _SMALL_BYTES or "hashlib" in sys.modules:
+        from hashlib import sha256
+
+        return sha256()
+    make: Callable[[], _Hash] = _builtin().sha256
+    return make()
+
+
+@cache
+def _builtin() -> ModuleType:
+    """The interpreter's own SHA-256, whose module changed its name; else ``hashlib``."""
+    name = "_sha256" if sys.version_info < (3, 12) else "_sha2"
+    try:
+        return import_module(name)
+    except ImportError:
+        return import_module("hashlib")
 
 
 def sha256_bytes(data: Buffer) -> bytes:
     """The 32 raw bytes of the SHA-256 of ``data``."""
-    return hashlib.sha256(data).digest()
+    hasher = _hasher_for(len(data))
+    hasher.update(data)
+    return hasher.digest()
 
 
 def sha256(data: Buffer) -> Digest:
     """The digest of ``data``."""
-    return Digest(PREFIX + hashlib.sha256(data).hexdigest())
+    return Digest(PREFIX + sha256_bytes(data).hex())
 
 
 def sha256_all(parts: Iterable[Buffer]) -> Digest:
     """The digest of the concatenation of ``parts``, without joining them in memory."""
-    hasher = hashlib.sha256()
+    stream = Sha256Stream()
     for part in parts:
-        hasher.update(part)
-    return Digest(PREFIX + hasher.hexdigest())
+        stream.update(part)
+    return stream.digest()
 
 
 class Sha256Stream:
     """A running SHA-256: ``update`` with bytes, ``digest`` at the end, ``copy`` to branch."""
 
-    __slots__ = ("_hasher",)
+    __slots__ = ("_hasher", "_held")
 
     def __init__(self) -> None:
-        self._hasher = hashlib.sha256()
+        self._hasher: _Hash | None = None
+        self._held = b""
 
     def update(self, data: Buffer) -> None:
+        if self._hasher is None:
+            if len(self._held) + len(data) <= _SMALL_BYTES:
+                self._held += bytes(data)
+                return
+            self._hasher = _hasher_for(_SMALL_BYTES + 1)
+            self._hasher.update(self._held)
         self._hasher.update(data)
 
     def digest(self) -> Digest:
+        if self._hasher is None:
+            return sha256(self._held)
         return Digest(PREFIX + self._hasher.hexdigest())
 
     def copy(self) -> Sha256Stream:
         other = Sha256Stream()
-        other._hasher = self._hasher.copy()
+        other._held = self._held
+        other._hasher = None if self._hasher is None else self._hasher.copy()
         return other
 
 
@@ -83,6 +125,8 @@ def blake3_all(parts: Iterable[Buffer]) -> str:
 
 def shake256(label: bytes, size_bytes: int) -> bytes:
     """``size_bytes`` of SHAKE-256 output for ``label``: the source of every reproducible input."""
+    import hashlib
+
     return hashlib.shake_256(label).digest(size_bytes)
 
 

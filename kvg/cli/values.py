@@ -11,10 +11,8 @@ import typer
 
 from kvg.errors import UsageError
 
-_SPAN = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
-_SIZE = re.compile(
-    r"(?P<number>\d{1,18}(?:\.\d{1,6})?) ?(?:(?P<unit>[KMGTkmgt])(?P<binary>[iI])?)?[Bb]?", re.ASCII
-)
+_SPAN = r"(\d{1,6})([smhdw])"
+_SIZE = r"(?P<number>\d{1,18}(?:\.\d{1,6})?) ?(?:(?P<unit>[KMGTkmgt])(?P<binary>[iI])?)?[Bb]?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 STDIN = "-"
 NoSandbox = Annotated[
@@ -30,7 +28,7 @@ def parse_moment(text: str, *, option: str, ahead: bool) -> int:
     """
     from datetime import UTC, datetime
 
-    span = _SPAN.fullmatch(text)
+    span = re.fullmatch(_SPAN, text, re.ASCII)
     if span is not None:
         seconds = int(span[1]) * _SECONDS[span[2]]
         return int(time.time()) + (seconds if ahead else -seconds)
@@ -57,7 +55,7 @@ def parse_size(text: str) -> int | None:
     """``250GB``, ``10GiB`` or a number of bytes, as bytes; None for ``none``."""
     if text == "none":
         return None
-    found = _SIZE.fullmatch(text)
+    found = re.fullmatch(_SIZE, text, re.ASCII)
     if found is None:
         raise UsageError(f"{text}: not a size", hint="e.g. 250GB, 10GiB, 1000000, or none")
     power = "KMGT".find(found["unit"].upper()) + 1 if found["unit"] else 0

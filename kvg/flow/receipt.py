@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvg.log.log import Log
     from kvg.signing.keys import PublicKey
 
-_RECEIPT = re.compile(r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+", re.M)
+_RECEIPT = r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
 MAX_TEXT_BYTES = 64 << 20
 
 
@@ -38,7 +38,8 @@ def check_receipts(
     nothing: another log, another entry, no signature by that key.
     """
     origin, public = _verifier(verifier, own)
-    found = _RECEIPT.findall(data.decode("utf-8", "replace")) if len(data) < MAX_TEXT_BYTES else []
+    text = data.decode("utf-8", "replace") if len(data) < MAX_TEXT_BYTES else ""
+    found = re.findall(_RECEIPT, text, re.M)
     if not found:
         raise Corrupt("no receipt in the file", hint="kvg log REF --receipt > FILE")
     for number, text in enumerate(found):

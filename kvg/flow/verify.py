@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, parse_prefix, short
 from kvg.errors import Conflict, UsageError
-from kvg.flow.lock import read_locked, unlocked
 from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.verify import check as checks
 
@@ -39,6 +37,8 @@ def verify(
     """
     again = _recomputation(store, settings, recompute) if recompute is not None else None
     if lock is not None:
+        from kvg.flow.lock import read_locked, unlocked
+
         locked = read_locked(settings, lock)
         if targets:
             locked = {name: locked[name] for name in locked if name in targets}
@@ -57,14 +57,20 @@ def verify(
         if isinstance(found, checks.Finding):
             yield Finding(found.code, found.kind, found.object, found.message, found.hint)
             continue
-        summary = VerifySummary(*(getattr(found, item.name) for item in fields(VerifySummary)))
         if again is not None:
             for name, digest in _once(
                 named if targets or lock is not None else sorted(store.refs().items())
             ):
                 yield from again.check(name, digest)
-            summary = replace(summary, recomputed=again.pages)
-        yield summary
+        yield VerifySummary(
+            found.artifacts,
+            found.objects,
+            found.bytes,
+            found.bytes_ok,
+            found.signatures_ok,
+            found.policy_ok,
+            recomputed=0 if again is None else again.pages,
+        )
 
 
 def _recomputation(store: Store, settings: Settings, percent: float) -> Recomputation:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_RECEIPT_SIZE: Final = MAX_CHECKPOINT_SIZE + (128 << 10)
 _FIRST_LINE = "c2sp.org/tlog-proof@v1"
-_INDEX = re.compile(r"index (0|[1-9][0-9]{0,15})", re.ASCII)
+_INDEX = r"index (0|[1-9][0-9]{0,15})"
 _MAX_HASHES = 64
 
 
@@ -77,7 +77,7 @@ def parse_receipt(data: Buffer, *, what: str) -> Receipt:
     extra = b""
     if lines[0].startswith("extra "):
         extra = base64.decode(lines.pop(0).removeprefix("extra "), what=f"{what}: extra")
-    match = _INDEX.fullmatch(lines[0]) if lines else None
+    match = re.fullmatch(_INDEX, lines[0], re.ASCII) if lines else None
     if match is None or int(match[1]) > canon.MAX_INTEGER or len(lines) > 1 + _MAX_HASHES:
         raise Corrupt(f"{what}: malformed index or proof")
     proof = tuple(decode_hash(line, what=f"{what}: proof") for line in lines[1:])

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kvg import durable
 from kvg.errors import Corrupt, UsageError
 from kvg.log import merkle
 from kvg.log.merkle import HASH_SIZE
+
+if TYPE_CHECKING:
+    from io import FileIO
 
 HEIGHT: Final = 8
 WIDTH: Final = 1 << HEIGHT
@@ -40,15 +43,17 @@ class FolderSource:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._prefix = f"{folder}{os.sep}"
 
     def read(self, name: str, limit: int) -> bytes | None:
-        path = self.folder / name
-        with durable.translated(path):
-            try:
-                with path.open("rb") as file:
-                    return file.read(limit + 1)
-            except _ABSENT:
-                return None
+        path = self._prefix + name
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return _read_up_to(file, limit + 1)
+        except _ABSENT:
+            return None
+        except OSError as error:
+            durable.raise_translated(error, path)
 
     def widths(self, name: str) -> Sequence[int]:
         path = self.folder / f"{name}.p"
@@ -61,6 +66,13 @@ class FolderSource:
 
     def __repr__(self) -> str:
         return str(self.folder)
+
+
+def _read_up_to(file: FileIO, size: int) -> bytes:
+    found = file.read(size)
+    while 0 < len(found) < size and (more := file.read(size - len(found))):
+        found += more
+    return found
 
 
 def tile_name(level: int, index: int) -> str:

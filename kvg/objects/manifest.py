@@ -7,12 +7,14 @@ was read or built. ``Corrupt`` messages name the field; ``parse_manifest`` adds 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Buffer, Digest, parse_digest, sha256
-from kvg.errors import Corrupt
+from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
 from kvg.objects.computation import (
     Engine,
@@ -84,6 +86,7 @@ ATTESTATION_MEDIA_TYPE: Final = "application/vnd.dsse.envelope.v1+json"
 
 MAX_SIZE_BYTES: Final = 64 << 20
 """The most that a reader needs to hold for one manifest."""
+_MAX_KEPT_BYTES: Final = 64 << 10
 
 
 @frozen
@@ -202,12 +205,26 @@ def parse_manifest(data: Buffer, *, what: str) -> Manifest:
     """
     if memoryview(data).nbytes > MAX_SIZE_BYTES:
         raise Corrupt(f"{what}: larger than any manifest", hint="kvg fsck")
-    value = canon.decode(bytes(data), what=what)
+    raw = bytes(data)
+    if len(raw) <= _MAX_KEPT_BYTES:
+        with suppress(Corrupt, Incompatible):
+            return _parse_small(raw)
+    return _parse(raw, what)
+
+
+def _parse(raw: bytes, what: str) -> Manifest:
+    value = canon.decode(raw, what=what)
     canon.check_schema(value, SCHEMA, what=what)
     try:
         return _read_manifest(value)
     except Corrupt as error:
         raise Corrupt(f"{what}: {error.message}", hint="kvg fsck") from None
+
+
+@lru_cache(maxsize=8)
+def _parse_small(raw: bytes) -> Manifest:
+    """One command looks at an artifact from several sides: the same bytes are parsed once."""
+    return _parse(raw, "manifest")
 
 
 def check_sizes(manifest: Manifest, *, what: str) -> None:

@@ -11,10 +11,10 @@ from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
 from kvg.objects.page import check_page
-from kvg.verify.judgement import Judgement, judge, required_gates
 
 if TYPE_CHECKING:
     from kvg.store import Store
+    from kvg.verify.judgement import Judgement
 
 
 @frozen
@@ -108,6 +108,8 @@ def check_artifact(
 
     Pages in ``checked`` were found good already and are not read again.
     """
+    from kvg.verify.judgement import required_gates
+
     what = ref or short(digest)
     notes = _Notes()
     manifest = _check_manifest(store, digest, what, notes)
@@ -174,6 +176,8 @@ def _check_page(
 
 
 def _judged(store: Store, digest: Digest, what: str, notes: _Notes) -> Judgement | None:
+    from kvg.verify.judgement import judge
+
     judgement: Judgement | None = None
     try:
         judgement = judge(store, digest, what=what)

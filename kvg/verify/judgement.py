@@ -46,7 +46,7 @@ SEEDS = "seeds"
 PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", "consistency")}
 """Names that stand for several requirements; ``|`` separates alternatives."""
 
-_PAGES = re.compile(r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})", re.ASCII)
+_PAGES = r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})"
 """How a replay says how many pages were equal."""
 
 REQUIRE_KEY = "deposit.require"
@@ -252,7 +252,7 @@ def is_whole_replay(outcome: TestResult) -> bool:
     """Whether ``outcome`` is a replay that passed and says that every page was equal."""
     if outcome.gate != REPLAY or outcome.result != PASSED:
         return False
-    counts = [_PAGES.fullmatch(item.name) for item in outcome.configuration]
+    counts = [re.fullmatch(_PAGES, item.name, re.ASCII) for item in outcome.configuration]
     return any(found is not None and found[1] == found[2] for found in counts)
 
 

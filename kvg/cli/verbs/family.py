@@ -1,7 +1,5 @@
 """``kvg family``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,7 +73,7 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
     return list_families(invocation(ctx).store)
 
 
-def _store(run: Invocation) -> Store | None:
+def _store(run: "Invocation") -> "Store | None":
     """The store if there is one: an address needs none."""
     try:
         return run.store

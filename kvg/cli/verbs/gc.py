@@ -1,7 +1,5 @@
 """``kvg gc``."""
 
-from __future__ import annotations
-
 import typer
 
 from kvg.cli.invocation import invocation

@@ -1,7 +1,5 @@
 """``kvg key``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -36,7 +34,7 @@ def new(
     return new_key(settings, name, new_passphrase(name, settings) if passphrase else None)
 
 
-def new_passphrase(name: str, settings: Settings) -> bytes:
+def new_passphrase(name: str, settings: "Settings") -> bytes:
     """A passphrase to encrypt a new key with; on a terminal it is typed twice."""
     from kvg.cli.layers import ask_new_passphrase, ask_passphrase
 

@@ -1,7 +1,5 @@
 """``kvg log``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +65,7 @@ def log(
     return flow(invocation(ctx).store, ref, since=moment, receipt=receipt)
 
 
-def _checkpoint(run: Invocation, cosigned: Path | None, witnesses: Sequence[str]) -> Record:
+def _checkpoint(run: "Invocation", cosigned: Path | None, witnesses: Sequence[str]) -> Record:
     from kvg.flow.checkpoint import add_cosignatures, checkpoint
 
     if cosigned is None:

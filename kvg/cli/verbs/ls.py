@@ -1,7 +1,5 @@
 """``kvg ls``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +14,7 @@ from kvg.flow.records import Record
 if TYPE_CHECKING:
     from kvg.flow.records import RefEntry
 
-_FIELD = re.compile(r"\{([a-z_]+)\}", re.ASCII)
+_FIELD = r"\{([a-z_]+)\}"
 
 
 def ls(
@@ -54,7 +52,7 @@ def ls(
     return formatted(entries, form or "{ref}", b"\0" if nul else b"\n")
 
 
-def formatted(entries: Iterable[RefEntry], form: str, end: bytes) -> Iterator[Raw]:
+def formatted(entries: "Iterable[RefEntry]", form: str, end: bytes) -> Iterator[Raw]:
     """One line for each entry."""
 
     for entry in entries:
@@ -62,13 +60,13 @@ def formatted(entries: Iterable[RefEntry], form: str, end: bytes) -> Iterator[Ra
         yield Raw(line.encode("utf-8") + end)
 
 
-def _pieces(entry: RefEntry, form: str) -> Iterator[str]:
+def _pieces(entry: "RefEntry", form: str) -> Iterator[str]:
     """``form`` cut at its fields, each replaced by its value."""
-    for number, piece in enumerate(_FIELD.split(form)):
+    for number, piece in enumerate(re.split(_FIELD, form, flags=re.ASCII)):
         yield _value(entry, piece) if number % 2 else piece
 
 
-def _value(entry: RefEntry, name: str) -> str:
+def _value(entry: "RefEntry", name: str) -> str:
     if name not in entry.__dataclass_fields__:
         raise UsageError(f"--format: no field {name}", hint="kvg ls --help")
     value = getattr(entry, name)

@@ -1,7 +1,5 @@
 """``kvg pull``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``kvg reindex``."""
 
-from __future__ import annotations
-
 import typer
 
 from kvg.cli.invocation import invocation

@@ -1,7 +1,5 @@
 """``kvg rm``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The options that ``ask`` and ``graft`` share."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``kvg show``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

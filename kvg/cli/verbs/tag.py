@@ -1,7 +1,5 @@
 """``kvg tag``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

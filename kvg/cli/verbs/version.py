@@ -1,7 +1,5 @@
 """``kvg version``."""
 
-from __future__ import annotations
-
 import typer
 
 from kvg import __version__
