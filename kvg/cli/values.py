@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -49,6 +49,24 @@ def parse_percent(text: str, *, option: str) -> float:
     if re.fullmatch(r"\d{1,3}(\.\d{1,6})?", digits, re.ASCII) and 0 < float(digits) <= 100:
         return float(digits)
     raise UsageError(f"{option} {text[:40]}: not a percentage", hint=f"e.g. {option} 5%")
+
+
+def parse_dtype(text: str) -> Literal["BF16", "F16", "F32"]:
+    """``BF16``, ``F16`` or ``F32``, however it is spelled. Raises ``UsageError``."""
+    spellings: dict[str, Literal["BF16", "F16", "F32"]] = {
+        "bf16": "BF16",
+        "bfloat16": "BF16",
+        "f16": "F16",
+        "fp16": "F16",
+        "float16": "F16",
+        "f32": "F32",
+        "fp32": "F32",
+        "float32": "F32",
+    }
+    found = spellings.get(text.lower())
+    if found is None:
+        raise UsageError(f"--dtype {text[:40]}: not a dtype", hint="BF16, F16 or F32")
+    return found
 
 
 def parse_size(text: str) -> int | None:

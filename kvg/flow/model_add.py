@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,8 +66,18 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         dtype=files.identity.dtype,
         fingerprint=files.identity.fingerprint,
         default=default in (None, request.name),
+        device=_device(settings),
         adapter=str(adapter) if adapter else None,
     )
+
+
+def _device(settings: Settings) -> str | None:
+    """Where this model would be computed; None where nothing can be, without torch."""
+    if find_spec("torch") is None:
+        return None
+    from kvg.model.loader import torch_device
+
+    return str(torch_device(settings.device))
 
 
 def _notice_change(store: Store, settings: Settings, name: str, fingerprint: Digest) -> None:

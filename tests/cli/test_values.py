@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.cli.values import parse_moment, parse_numbers, split_ref_and_files
+from kvg.cli.values import parse_dtype, parse_moment, parse_numbers, split_ref_and_files
 from kvg.errors import UsageError
 
 
@@ -60,3 +60,12 @@ def test_numbers() -> None:
     for text in ("", "1,", "a"):
         with pytest.raises(UsageError):
             parse_numbers(text, option="--cut-points")
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"), [("bf16", "BF16"), ("F32", "F32"), ("float16", "F16"), ("fp32", "F32")]
+)
+def test_dtypes_as_people_write_them(text: str, dtype: str) -> None:
+    assert parse_dtype(text) == dtype
+    with pytest.raises(UsageError, match="not a dtype"):
+        parse_dtype(text + "8")

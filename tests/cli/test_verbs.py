@@ -331,7 +331,9 @@ def test_models_without_torch(stored: Stored, kvg: Run) -> None:
         stored.store.config.set_table("model", name, {**values, "fingerprint": stored.digest})
     first, second = kvg("model", "list", "--json").records
     assert (first["name"], first["default"], second["default"]) == ("a", True, False)
-    assert kvg("model", "default", "b").out == "b  Tiny 135M BF16  (default)\n"
+    assert kvg("model", "default", "b").out == "b  tiny 135M BF16  (default)\n"
+    shown = kvg("model", "show", "b").out.splitlines()
+    assert shown[1:] == ["  /m", f"  {stored.digest}"]
     assert kvg("model", "show", "b", "--json").record["default"] is True
     assert kvg("model", "show", "c").code == 3
     assert kvg("model", "default", "c").code == 3

@@ -310,7 +310,8 @@ def test_a_full_disk(made: Kvg, folder: Path, small_disk: Path) -> None:
     text.write_text(models.text_of(folder, 1500))
     at = ("--store", str(small_disk))
     assert made("init", str(small_disk)).code == 0
-    assert made("model", "add", "tiny", str(folder), *at).code == 0
+    added = made("model", "add", "tiny", str(folder), *at)
+    assert (added.code, " cpu  (default)" in added.out) == (0, True)
     filler = small_disk / "filler"
     free = os.statvfs(small_disk)
     filler.write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - 300_000)))
@@ -323,3 +324,5 @@ def test_a_full_disk(made: Kvg, folder: Path, small_disk: Path) -> None:
     filler.unlink()
     assert made("deposit", str(text), *at).code == 0
     assert made("graft", "full", "--max-tokens", "1", *at).code == 0
+    nothing = made("graft", "full", "--max-tokens", "0", *at)
+    assert (nothing.code, nothing.out) == (0, "")

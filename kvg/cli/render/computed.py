@@ -48,7 +48,8 @@ def graft(record: Graft, view: View) -> Iterator[str]:
     """The model's text on stdout, what the graft was on stderr."""
     body = "" if view.streamed else record.text
     view.streamed = False
-    yield (printable(body) if view.person else body) + "\n"
+    if record.new_tokens:
+        yield (printable(body) if view.person else body) + "\n"
     view.aside(graft_line(record))
 
 

@@ -21,8 +21,18 @@ def parameters(number: int | None) -> str:
     return f"{number / 1e6:.0f}M" if number >= 1_000_000 else f"{number / 1e3:.0f}K"
 
 
+def family(architecture: str) -> str:
+    """``llama`` for ``LlamaForCausalLM``: what people call it."""
+    return architecture.partition("For")[0].lower() or architecture
+
+
 def model(record: ModelEntry, view: View) -> Iterator[str]:
-    kind = (record.architecture, parameters(record.parameters), record.dtype, record.device or "")
+    kind = (
+        family(record.architecture),
+        parameters(record.parameters),
+        record.dtype,
+        record.device or "",
+    )
     words = " ".join(word for word in kind if word)
     name = view.terminal.out(record.name, "bold")
     default = "  (default)" if record.default else ""

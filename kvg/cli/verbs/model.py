@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.values import parse_dtype
 from kvg.flow.records import Record
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")]
@@ -24,7 +25,7 @@ def add(
         typer.Option("--adapter", metavar="DIR", help="Add the PEFT (LoRA) adapter in DIR."),
     ] = None,
     dtype: Annotated[
-        Literal["BF16", "F16", "F32"] | None,
+        str | None,
         typer.Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Hash the weights again.")] = False,
@@ -38,7 +39,9 @@ def add(
     from kvg.flow.requests import ModelAddRequest
 
     run = invocation(ctx)
-    request = ModelAddRequest(name, path, gguf, dtype, no_cache, adapter)
+    request = ModelAddRequest(
+        name, path, gguf, None if dtype is None else parse_dtype(dtype), no_cache, adapter
+    )
     return model_add(run.store, run.settings, request)
 
 
@@ -50,10 +53,12 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
 
 
 def show(ctx: typer.Context, name: Name) -> Record:
-    """Show one registered model."""
+    """Show one registered model, with its folder and its fingerprint."""
     from kvg.flow.model import show_model
 
-    return show_model(invocation(ctx).store, name)
+    run = invocation(ctx)
+    run.given.verbose = True
+    return show_model(run.store, name)
 
 
 def default(ctx: typer.Context, name: Name) -> Record:
