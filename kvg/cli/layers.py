@@ -24,6 +24,23 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
 
 Env = Mapping[str, str]
+ARITHMETIC = (
+    "ATEN_",
+    "BLIS_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MKL_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTORCH_",
+    "TORCH_",
+)
+"""How the names of variables begin that steer the libraries which compute a model."""
 
 
 @frozen
@@ -178,6 +195,7 @@ def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) 
         report=report,
         dry_run=given.dry_run,
         assume_yes=given.yes,
+        arithmetic=tuple(sorted(f"{k}={v}" for k, v in env.items() if k.startswith(ARITHMETIC))),
     )
 
 

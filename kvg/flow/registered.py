@@ -99,11 +99,19 @@ def open_registered(
     *,
     reference: Reference,
     schedule: Schedule | None = None,
+    prove_all: bool = False,
 ) -> Session:
-    """A session of ``model``. Raises ``Incompatible`` without torch, device or exactness."""
+    """A session of ``model``. Raises ``Incompatible`` without torch, device or exactness.
+
+    ``prove_all`` takes nothing from an earlier self-check.
+    """
     check_torch()
     from kvg.model.opening import open_session
+    from kvg.model.proofs import ProofCache
 
+    proofs = None
+    if settings.arithmetic is not None:
+        proofs = ProofCache(settings.cache / "self-check", settings.arithmetic, prove_all)
     return open_session(
         model.path,
         dtype=model.dtype,
@@ -112,6 +120,7 @@ def open_registered(
         schedule=schedule,
         report=settings.report,
         adapter=model.adapter,
+        proofs=proofs,
     )
 
 

@@ -24,7 +24,9 @@ class Settings:
     ``store_path`` None means the nearest ``.kvg`` from ``cwd`` upward. ``keys`` is the folder of
     the user's private keys, ``key_file`` a private key that takes their place. ``passphrase`` is
     called when a key is encrypted. ``lock_wait`` is in seconds, None waits for as long as it takes.
-    ``jobs`` counts threads.
+    ``jobs`` counts threads. ``arithmetic`` are the variables of the environment, as NAME=value,
+    that steer how a model's libraries compute; None where that is not known, so that nothing is
+    remembered of a self-check.
     """
 
     cwd: Path
@@ -40,6 +42,7 @@ class Settings:
     report: Report = field(default_factory=SilentReport)
     dry_run: bool = False
     assume_yes: bool = False
+    arithmetic: tuple[str, ...] | None = None
 
     def tell_dry_run(self) -> bool:
         """Whether nothing is to be changed; the report is told so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import torch
@@ -10,10 +11,11 @@ from kvg.errors import Incompatible
 from kvg.model.invariant import ATTENTION_NAME, TileMenu
 from kvg.model.loader import LoadedModel, load_model
 from kvg.model.probe import STOCK_FUSED, probe
-from kvg.model.selfcheck import prove_splits, prove_tiles
+from kvg.model.proofs import ProofCache, SelfCheck
+from kvg.model.selfcheck import is_still_true, prove_splits, prove_tiles
 from kvg.model.session import Session
 from kvg.objects.manifest import Engine, Reference, Schedule, engine_fingerprint
-from kvg.report import Report
+from kvg.report import Report, SilentReport
 
 
 def open_session(
@@ -25,10 +27,12 @@ def open_session(
     schedule: Schedule | None = None,
     report: Report | None = None,
     adapter: Path | None = None,
+    proofs: ProofCache | None = None,
 ) -> Session:
     """A session of the model in ``folder``, its engine proved and named.
 
-    ``adapter`` is the folder of a PEFT adapter that joins the model.
+    ``adapter`` is the folder of a PEFT adapter that joins the model; ``proofs`` remembers what the
+    self-check found.
     ``schedule`` None with the scheduled reference takes this machine's threads and stock sdpa.
     Raises ``Incompatible`` when the model cannot be loaded or the machine cannot be exact.
     """
@@ -36,11 +40,15 @@ def open_session(
         schedule = default_schedule()
     attention = schedule.attention if schedule else ATTENTION_NAME
     model = load_model(folder, dtype=dtype, device=device, attention=attention, adapter=adapter)
-    return session_of(model, schedule=schedule, report=report)
+    return session_of(model, schedule=schedule, report=report, proofs=proofs)
 
 
 def session_of(
-    model: LoadedModel, *, schedule: Schedule | None, report: Report | None = None
+    model: LoadedModel,
+    *,
+    schedule: Schedule | None,
+    report: Report | None = None,
+    proofs: ProofCache | None = None,
 ) -> Session:
     """A session of a model that is in memory; ``schedule`` None is the invariant reference."""
     if schedule is None and model.device.type != "cpu":
@@ -48,13 +56,31 @@ def session_of(
             f"device {model.device}: no invariant kernels for it yet",
             hint="use --device cpu, or --reference scheduled",
         )
-    menu = TileMenu() if schedule else prove_tiles(model)
     reference: Reference = "scheduled" if schedule else "invariant"
     fingerprint = engine_fingerprint(reference, schedule, probe(model, schedule))
-    session = Session(model, Engine(fingerprint, reference, schedule), menu, report=report)
-    if schedule is None:
-        prove_splits(session)
-    return session
+    engine = Engine(fingerprint, reference, schedule)
+    if schedule:
+        return Session(model, engine, TileMenu(), report=report)
+    return _proved(model, engine, report or SilentReport(), proofs)
+
+
+def _proved(
+    model: LoadedModel, engine: Engine, report: Report, proofs: ProofCache | None
+) -> Session:
+    """An invariant session, its self-check passed now, or passed before and sampled now."""
+    began = time.process_time()
+    menu = proofs.recall(model, engine) if proofs else None
+    if menu is not None and not is_still_true(model, menu):
+        report.warning("the self-check that was remembered does not hold here; proving all anew")
+        menu = None
+    is_remembered = menu is not None
+    if menu is None:
+        menu = prove_tiles(model)
+        prove_splits(Session(model, engine, menu))
+        if proofs:
+            proofs.remember(model, engine, menu)
+    found = SelfCheck(menu, time.process_time() - began, is_remembered)
+    return Session(model, engine, menu, report=report, self_check=found)
 
 
 def default_schedule(page_tokens: int = 256, *, attention: str = STOCK_FUSED) -> Schedule:

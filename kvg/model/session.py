@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +19,9 @@ from kvg.model.state import SlotState, place_page
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
 from kvg.report import Report, SilentReport
+
+if TYPE_CHECKING:
+    from kvg.model.proofs import SelfCheck
 
 MAX_FIRST_CAPACITY = 32_768
 """Tokens of address space that a new slot takes at most; memory is used as it is written."""
@@ -58,6 +62,7 @@ class Session:
     """A model with one reference execution. Every forward pass of kvg goes through here.
 
     ``engine`` names how this session computes: two sessions with equal engines give equal bits.
+    ``self_check`` is what proved it, None where nothing had to be.
     """
 
     def __init__(
@@ -67,9 +72,11 @@ class Session:
         menu: TileMenu,
         *,
         report: Report | None = None,
+        self_check: SelfCheck | None = None,
     ) -> None:
         self.model = model
         self.engine = engine
+        self.self_check = self_check
         self._menu = menu
         self._report = report or SilentReport()
 

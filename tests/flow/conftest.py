@@ -25,6 +25,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         schedule: Schedule | None = None,
         report: object = None,
         adapter: Path | None = None,
+        proofs: object = None,
     ) -> object:
         from kvg.model.opening import default_schedule
 

@@ -1,0 +1,165 @@
+"""What a self-check proved, remembered for the next session of the same model on the same machine.
+
+A record counts only where everything that was looked at is the same: engine, shapes, modules,
+libraries, processor, threads, and variables that steer the libraries. It is no secret and no
+signature: whoever can write the cache folder can write the program too. So a session that finds a
+record still proves one of its shapes anew, drawn by chance, and ``kvg doctor`` proves all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+import kvg_kernels
+from kvg import canon, durable
+from kvg.canon import Json
+from kvg.digest import hex_of, sha256
+from kvg.errors import Corrupt, KvgError
+from kvg.model.invariant import TileMenu
+from kvg.model.probe import linear_shapes
+from kvg.model.versions import library_versions
+from kvg.objects.manifest import Engine
+from kvg_kernels.attention import tile_menu
+from kvg_kernels.linear import TILES
+
+if TYPE_CHECKING:
+    from kvg.model.loader import LoadedModel
+
+SCHEMA = "kvg.self-check/1"
+PROCESSOR_FILE = Path("/proc/cpuinfo")
+PROCESSOR_KEYS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+MAX_BYTES = 1 << 20
+Shape = TypeVar("Shape")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """What was proved: the tiles in use, the processor time that it took, and how.
+
+    ``is_remembered``: an earlier session proved it and this one proved one shape of it again.
+    """
+
+    menu: TileMenu
+    seconds: float
+    is_remembered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProofCache:
+    """A folder of records. ``environment`` are variables that steer the libraries, as NAME=value.
+
+    ``is_renewed``: nothing is recalled, what is proved is kept.
+    """
+
+    folder: Path
+    environment: tuple[str, ...]
+    is_renewed: bool = False
+
+    def recall(self, model: LoadedModel, engine: Engine) -> TileMenu | None:
+        """The tiles that were proved for just this; None without a record that is whole.
+
+        A record that another user could have written counts as none.
+        """
+        if self.is_renewed:
+            return None
+        key = self._key(model, engine)
+        try:
+            with open(self._path(key), "rb") as file:
+                if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
+                    return None
+                value = canon.decode(file.read(MAX_BYTES), what="self-check")
+            return _menu(value, key, model)
+        except (OSError, Corrupt):
+            return None
+
+    def remember(self, model: LoadedModel, engine: Engine, menu: TileMenu) -> None:
+        """Keep ``menu``; where that cannot be done, the next session proves it again."""
+        key = self._key(model, engine)
+        value: dict[str, Json] = {
+            "schema": SCHEMA,
+            "key": key,
+            "linear": [list(tiles) for tiles in menu.linear.values()],
+            "attention": [list(tiles) for tiles in menu.attention.values()],
+        }
+        data = canon.encode({**value, "sum": sha256(canon.encode(value))})
+        try:
+            durable.make_dir(self.folder, mode=0o700)
+            durable.replace(self._path(key), [data], staging=self.folder, mode=0o600)
+        except KvgError:
+            return
+
+    def _key(self, model: LoadedModel, engine: Engine) -> dict[str, Json]:
+        """Everything that a proof depends on."""
+        config = json.dumps(model.module.config.to_dict(), sort_keys=True, default=str)
+        modules = [[name, type(part).__qualname__] for name, part in model.module.named_modules()]
+        return {
+            "engine": engine.fingerprint,
+            "kernels": kvg_kernels.VERSION,
+            "libraries": dict(library_versions()),
+            "processor": sha256(_processor().encode()),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "environment": sorted(self.environment),
+            "dtype": model.dtype,
+            "config": sha256(config.encode()),
+            "modules": sha256(canon.encode(modules)),
+            "linear": [[shape.n_in, shape.n_out] for shape in linear_shapes(model)],
+            "attention": [repr(shape) for shape in model.shapes],
+        }
+
+    def _path(self, key: Mapping[str, Json]) -> Path:
+        return self.folder / f"{hex_of(sha256(canon.encode(dict(key))))}.json"
+
+
+def _is_own(stat: os.stat_result) -> bool:
+    """Whether only this user (or root) can write what ``stat`` is of."""
+    return stat.st_uid in (0, os.geteuid()) and not stat.st_mode & 0o022
+
+
+def _menu(value: Json, key: Mapping[str, Json], model: LoadedModel) -> TileMenu | None:
+    """The tiles in a record, if it is whole, of this key, and says nothing impossible."""
+    if not isinstance(value, Mapping) or value.get("schema") != SCHEMA or value.get("key") != key:
+        return None
+    kept = {name: item for name, item in value.items() if name != "sum"}
+    if value.get("sum") != sha256(canon.encode(kept)):
+        return None
+    layers = [(shape.n_in, shape.n_out) for shape in linear_shapes(model)]
+    linear = _tiles(value.get("linear"), layers, lambda _: TILES)
+    attention = _tiles(value.get("attention"), model.shapes, lambda shape: tile_menu(shape.repeat))
+    return None if linear is None or attention is None else TileMenu(linear, attention)
+
+
+def _tiles(
+    value: Json, shapes: Sequence[Shape], known: Callable[[Shape], Sequence[int]]
+) -> dict[Shape, tuple[int, ...]] | None:
+    """Tiles by shape; None unless each list is a part of the menu, in its order."""
+    if not isinstance(value, Sequence) or len(value) != len(shapes):
+        return None
+    out = {}
+    for shape, tiles in zip(shapes, value, strict=True):
+        if not isinstance(tiles, Sequence) or not tiles:
+            return None
+        out[shape] = tuple(tile for tile in known(shape) if tile in tiles)
+        if out[shape] != tuple(tiles):
+            return None
+    return out
+
+
+def _processor() -> str:
+    """What the first processor says of itself, in lines."""
+    try:
+        with open(PROCESSOR_FILE, encoding="utf-8", errors="replace") as file:
+            first = file.read().split("\n\n")[0]
+    except OSError:
+        return ""
+    return "\n".join(
+        line for line in first.splitlines() if re.split(r"\s*:", line)[0] in PROCESSOR_KEYS
+    )
