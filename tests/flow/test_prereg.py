@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kvg import canon
 from kvg.digest import sha256
@@ -123,3 +127,49 @@ def test_the_command_line(put: models.User, kvg: Callable[..., Any]) -> None:
     found = kvg("prereg", "run", made.out.strip())
     assert found.out == "2 of 2 as expected, grafted and fresh; 1 of 1 pages equal\n"
     assert kvg("prereg", "run", "b").code == 5
+
+
+def test_its_records_are_json(put: models.User, kvg: Callable[..., Any]) -> None:
+    made = kvg("prereg", "create", "b", "--samples", "1", "--json")
+    assert made.code == 0, made.err
+    record = json.loads(made.out)
+    (artifact,) = record["artifacts"]
+    assert (record["type"], artifact["count"], len(artifact["logits"])) == (
+        "preregistration",
+        40,
+        1,
+    )
+    shown = kvg("prereg", "show", record["digest"], "--json")
+    assert json.loads(shown.out) == record
+    ran = kvg("prereg", "run", record["digest"], "--json")
+    sample, summary = map(json.loads, ran.out.splitlines())
+    assert ran.code == 0 and sample["equal"] is True and summary["equal"] == 1
+
+
+@pytest.mark.slow
+def test_two_classes_of_machine_meet_their_own(tmp_path: Path, tiny: dict[str, Path]) -> None:
+    """bench/prereg_classes.py on a tiny model: each meets its own, none passes for the other."""
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
+        pytest.skip("this machine has one class: it cannot be told to compute as a lesser one")
+    bench = models.REPO / "bench" / "prereg_classes.py"
+    args = [str(tiny["llama"]), "--samples", "2", "--tokens", "100"]
+    done = subprocess.run(
+        [sys.executable, str(bench), *args],
+        env=models.program_env(tmp_path, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    classes = {item["class"]: item for item in found if item["type"] == "class"}
+    assert {item["capability"] for item in classes.values()} == {"AVX2", "AVX512"}
+    assert [(i["class"], i["exit"]) for i in found if i["type"] == "own"] == [
+        ("native", 0),
+        ("avx2", 0),
+    ]
+    engines = {name: item["prereg"]["artifacts"][0]["engine"] for name, item in classes.items()}
+    samples = [item for item in found if item["type"] == "prereg-sample"]
+    assert len(samples) >= 4 and all(item["equal"] for item in samples)
+    foreign = [item["exit"] for item in found if item["type"] == "foreign"]
+    assert foreign == ([7, 7] if engines["native"] != engines["avx2"] else [0, 0])

@@ -215,7 +215,7 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, float):
         return value if value - value == 0 else None
-    if isinstance(value, Record):
+    if isinstance(value, Record) or hasattr(value, "__dataclass_fields__"):
         return _fields(value)
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
