@@ -177,6 +177,7 @@ def store_root(given: Globals, env: Env) -> Path | None:
 def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) -> Settings:
     """The settings in force. Raises ``UsageError`` on a value that does not fit."""
     from kvg.flow.settings import Settings
+    from kvg.remote.access import access_of
 
     layers = Layers(given, env)
     wait, jobs = layers.find("core.lock-wait"), layers.find("core.jobs")
@@ -196,7 +197,15 @@ def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) 
         dry_run=given.dry_run,
         assume_yes=given.yes,
         arithmetic=tuple(sorted(f"{k}={v}" for k, v in env.items() if k.startswith(ARITHMETIC))),
+        access=access_of(env, _home()),
     )
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def quick_look(key: str, given: Globals, env: Env) -> str | bool | None:

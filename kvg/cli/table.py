@@ -215,6 +215,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("version", MEASURE, "print the version", "version"),
     Verb("help", MEASURE, "show the help of a verb or a topic", "help"),
     Verb("__complete", MEASURE, "print what can come next", "completion", hidden=True),
+    Verb("__serve", MEASURE, "serve a remote to the far side of ssh", "serve", hidden=True),
 )
 
 BY_NAME: dict[str, Verb] = {verb.name: verb for verb in VERBS}

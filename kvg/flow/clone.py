@@ -73,7 +73,7 @@ def _first_contact(
     settings: Settings, url: str, trust: Sequence[str], ask: Ask | None
 ) -> tuple[PublicKey, ...]:
     check_address(url)
-    remote = open_remote(url, cwd=settings.cwd)
+    remote = open_remote(url, cwd=settings.cwd, access=settings.access)
     try:
         remote.check()
         return choose(remote, trust, ask, again=f"kvg clone {remote.url}")

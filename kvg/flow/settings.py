@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
+from kvg.remote.access import Access
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Settings:
     ``jobs`` counts threads. ``arithmetic`` are the variables of the environment, as NAME=value,
     that steer how a model's libraries compute; None where that is not known, so that nothing is
     remembered of a self-check.
+    ``access`` is what remotes may know of the user's surroundings.
     """
 
     cwd: Path
@@ -43,6 +45,7 @@ class Settings:
     dry_run: bool = False
     assume_yes: bool = False
     arithmetic: tuple[str, ...] | None = None
+    access: Access = field(default_factory=Access)
 
     def tell_dry_run(self) -> bool:
         """Whether nothing is to be changed; the report is told so."""

@@ -11,19 +11,30 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kvg.remote.access import Access, access_of
     from kvg.remote.address import check_address, open_remote
     from kvg.remote.layout import Pointer
     from kvg.remote.remote import LogFiles, Remote
 
 _HOMES = {
+    "Access": "kvg.remote.access",
     "LogFiles": "kvg.remote.remote",
     "Pointer": "kvg.remote.layout",
     "Remote": "kvg.remote.remote",
+    "access_of": "kvg.remote.access",
     "check_address": "kvg.remote.address",
     "open_remote": "kvg.remote.address",
 }
 
-__all__ = ("LogFiles", "Pointer", "Remote", "check_address", "open_remote")
+__all__ = (
+    "Access",
+    "LogFiles",
+    "Pointer",
+    "Remote",
+    "access_of",
+    "check_address",
+    "open_remote",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final
 from kvg.errors import Corrupt, UsageError
 
 if TYPE_CHECKING:
+    from kvg.remote.access import Access
+    from kvg.remote.directory import DirectoryFiles
+    from kvg.remote.files import Files
     from kvg.remote.remote import Remote
 
-KINDS: Final = ("http", "https", "file")
+KINDS: Final = ("ssh", "s3", "oci", "https", "http", "file")
 STORE_FOLDER: Final = ".kvg"
 
 
@@ -41,24 +44,46 @@ def shown(url: str) -> str:
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else url
 
 
-def open_remote(url: str, *, cwd: Path) -> Remote:
-    """The remote at ``url``: a path (from ``cwd``), ``file://``, ``http://`` or ``https://``.
+def open_remote(url: str, *, cwd: Path, access: Access | None = None) -> Remote:
+    """The remote at ``url``: a path (from ``cwd``), or an address of one of ``KINDS``.
 
-    Nothing is looked at yet. Raises ``UsageError``.
+    ``access`` is what the user's surroundings say of logins. Nothing is looked at yet. Raises
+    ``UsageError``, and ``Incompatible`` where an extra of the distribution is needed.
     """
+    from kvg.remote.access import Access
     from kvg.remote.file_remote import FileRemote
 
     check_address(url)
+    scheme = split_scheme(url)[0]
+    if scheme == "oci":
+        from kvg.remote.registry import RegistryRemote
+
+        return RegistryRemote(url, access or Access())
+    return FileRemote(_files(url, cwd, access or Access()))
+
+
+def _files(url: str, cwd: Path, access: Access) -> Files:
     scheme, rest = split_scheme(url)
     if scheme in ("http", "https"):
         from kvg.remote.http import HttpFiles
 
-        return FileRemote(HttpFiles(url))
+        return HttpFiles(url)
+    if scheme == "ssh":
+        from kvg.remote.ssh import SshFiles
+
+        return SshFiles(url, access)
+    if scheme == "s3":
+        from kvg.remote.s3 import S3Files
+
+        return S3Files(url, access)
+    return open_folder(Path("/" + rest.lstrip("/")) if scheme else cwd / rest)
+
+
+def open_folder(path: Path) -> DirectoryFiles:
+    """The files of a remote in the folder ``path``, or of the store in it."""
     from kvg.remote.directory import DirectoryFiles
 
-    return FileRemote(
-        DirectoryFiles(_folder(Path("/" + rest.lstrip("/")) if scheme else cwd / rest))
-    )
+    return DirectoryFiles(_folder(path))
 
 
 def _folder(path: Path) -> Path:

@@ -196,7 +196,17 @@ class Bundle:
         layout.check_name(name, what=self.url)
         return self._pointers.get(name)
 
-    def move(self, name: str, pointer: Pointer | None, *, expect: Pointer | None) -> None:
+    def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
+        return {name: self.pointer(name) for name in names}
+
+    def move(
+        self,
+        name: str,
+        pointer: Pointer | None,
+        *,
+        expect: Pointer | None,
+        value: Digest | None = None,
+    ) -> None:
         raise self._read_only()
 
     def offers(self) -> Mapping[str, str]:

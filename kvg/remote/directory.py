@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.remote import files as asking
 from kvg.remote import layout
-from kvg.remote.files import PIECE_BYTES
+from kvg.remote.files import PIECE_BYTES, Head
 
 if TYPE_CHECKING:
-    from kvg.digest import Buffer
+    from kvg.digest import Buffer, Digest
 
 STAGING = "tmp"
 LOCK_FILE = "lock"
@@ -56,17 +57,21 @@ class DirectoryFiles:
                 limit -= len(piece)
                 yield piece
 
-    def size(self, name: str) -> int | None:
+    def read_all(self, names: Sequence[str], limit: int) -> Mapping[str, bytes | None]:
+        return asking.read_all(self, names, limit, askers=1)
+
+    def head(self, name: str, limit: int) -> Head | None:
         try:
             fd = self._open(name)
         except NotFound:
             return None
-        try:
-            return os.fstat(fd).st_size
-        finally:
-            os.close(fd)
+        with os.fdopen(fd, "rb", buffering=0) as file, _refused(self._folder / name):
+            return Head(file.read(limit), os.fstat(fd).st_size)
 
-    def write(self, name: str, parts: Sequence[Buffer]) -> None:
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        return asking.missing(self, digests, askers=1)
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
         with _refused(self._folder):
             durable.make_dir(self._staging)
             durable.write_new(self._folder / name, parts, staging=self._staging)
@@ -82,6 +87,16 @@ class DirectoryFiles:
                     durable.remove(path)
                 else:
                     durable.replace(path, [data], staging=self._staging)
+
+    def remove(self, name: str) -> int:
+        path = self._folder / name
+        with _refused(path):
+            try:
+                size = os.lstat(path).st_size
+            except _ABSENT:
+                return 0
+            durable.remove(path)
+            return size
 
     def names(self, folder: str) -> Sequence[str]:
         root = self._folder / folder

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from kvg.codec import PREFIX_SIZE, parse_header, parse_header_size
 from kvg.errors import Conflict, Corrupt, NotFound
 from kvg.log.tiles import WIDTH
 from kvg.remote import layout
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from kvg.remote.layout import Listing, Pointer
 
 SWAP_ATTEMPTS = 16
-ASKERS = 8
-"""How many objects are asked for at once."""
 
 
 class FileRemote:
@@ -50,28 +46,7 @@ class FileRemote:
         self.check()
 
     def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
-        wanted = tuple(dict.fromkeys(digests))
-        if len(wanted) < ASKERS:
-            return frozenset(digest for digest in wanted if not self._is_whole(digest))
-        with ThreadPoolExecutor(ASKERS) as pool:
-            whole = pool.map(self._is_whole, wanted)
-            return frozenset(
-                digest for digest, is_whole in zip(wanted, whole, strict=True) if not is_whole
-            )
-
-    def _is_whole(self, digest: Digest) -> bool:
-        name = layout.object_name(digest)
-        size = self._files.size(name)
-        if size is None:
-            return False
-        try:
-            head = self._files.read(name, PREFIX_SIZE - 1) or b""
-            needed = parse_header_size(head, what=name)
-            head = self._files.read(name, needed - 1) or b""
-            header = parse_header(head[:needed], what=name)
-        except Corrupt:
-            return False
-        return header.digest == digest and header.stored_size == size
+        return self._files.missing(tuple(dict.fromkeys(digests)))
 
     def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
         return self._files.stream(layout.object_name(digest), start=start, limit=limit)
@@ -99,7 +74,25 @@ class FileRemote:
         data = self._files.read(self._ref(name), layout.MAX_SMALL_BYTES)
         return None if data is None else layout.parse_pointer(data, what=what)
 
-    def move(self, name: str, pointer: Pointer | None, *, expect: Pointer | None) -> None:
+    def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
+        refs = {self._ref(name): name for name in names}
+        found = self._files.read_all(tuple(refs), layout.MAX_SMALL_BYTES)
+        return {name: self._parsed(ref, found.get(ref)) for ref, name in refs.items()}
+
+    def _parsed(self, ref: str, data: bytes | None) -> Pointer | Corrupt | None:
+        try:
+            return None if data is None else layout.parse_pointer(data, what=f"{self.url}: {ref}")
+        except Corrupt as error:
+            return error
+
+    def move(
+        self,
+        name: str,
+        pointer: Pointer | None,
+        *,
+        expect: Pointer | None,
+        value: Digest | None = None,
+    ) -> None:
         try:
             self._files.swap(
                 self._ref(name),

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kvg.codec import PREFIX_SIZE, parse_header, parse_header_size
+from kvg.errors import Corrupt
+from kvg.frozen import frozen
+from kvg.remote import layout
 
 if TYPE_CHECKING:
-    from kvg.digest import Buffer
+    from kvg.digest import Buffer, Digest
 
+T = TypeVar("T")
+R = TypeVar("R")
 PIECE_BYTES = 1 << 20
 """The most bytes of one piece of a stream."""
+
+HEAD_BYTES = 1 << 12
+"""Enough for the header of nearly every object."""
+
+ASKERS = 8
+"""How many questions are asked at once of a place that takes its time to answer."""
+
+
+@frozen
+class Head:
+    """The first bytes of a file, and how many it has in all."""
+
+    data: bytes
+    size: int
 
 
 class Files(Protocol):
@@ -29,16 +50,22 @@ class Files(Protocol):
     def read(self, name: str, limit: int) -> bytes | None:
         """The bytes of ``name``, at most ``limit`` + 1 of them; None when there is no such file."""
 
+    def read_all(self, names: Sequence[str], limit: int) -> Mapping[str, bytes | None]:
+        """As ``read``, for many names in few round trips."""
+
     def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
         """``name`` from byte ``start`` on, ``limit`` bytes at most, in pieces of up to 1 MiB.
 
         Raises ``NotFound``.
         """
 
-    def size(self, name: str) -> int | None:
-        """How many bytes ``name`` has; None when there is no such file."""
+    def head(self, name: str, limit: int) -> Head | None:
+        """The first ``limit`` bytes of ``name``, and its size; None when there is no such file."""
 
-    def write(self, name: str, parts: Sequence[Buffer]) -> None:
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        """As ``Remote.missing``."""
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
         """Write or replace ``name``: seen whole or not at all, durable when this returns."""
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
@@ -47,8 +74,54 @@ class Files(Protocol):
         Raises ``Conflict``.
         """
 
+    def remove(self, name: str) -> int:
+        """Remove ``name``; returns how many bytes it had. What is not there is gone already."""
+
     def names(self, folder: str) -> Sequence[str] | None:
         """Every file below ``folder``, relative to it, ascending; None where none can list."""
 
     def close(self) -> None:
         """Close what is open."""
+
+
+def is_whole(files: Files, digest: Digest) -> bool:
+    """Whether an object is there, under a header of its own and as long as that says."""
+    name = layout.object_name(digest)
+    head = files.head(name, HEAD_BYTES)
+    if head is None:
+        return False
+    try:
+        needed = parse_header_size(head.data[:PREFIX_SIZE], what=name)
+        if needed > len(head.data):
+            head = files.head(name, needed)
+        if head is None:
+            return False
+        header = parse_header(head.data[:needed], what=name)
+    except Corrupt:
+        return False
+    return header.digest == digest and header.stored_size == head.size
+
+
+def missing(files: Files, digests: Sequence[Digest], *, askers: int) -> frozenset[Digest]:
+    """Those of ``digests`` that are not whole, each asked for by itself."""
+    wanted = tuple(dict.fromkeys(digests))
+    whole = at_once(lambda digest: is_whole(files, digest), wanted, askers=askers)
+    return frozenset(d for d, is_there in zip(wanted, whole, strict=True) if not is_there)
+
+
+def read_all(
+    files: Files, names: Sequence[str], limit: int, *, askers: int
+) -> Mapping[str, bytes | None]:
+    """Each of ``names`` read by itself."""
+    found = at_once(lambda name: files.read(name, limit), names, askers=askers)
+    return dict(zip(names, found, strict=True))
+
+
+def at_once(work: Callable[[T], R], items: Sequence[T], *, askers: int) -> Sequence[R]:
+    """``work`` of each item, up to ``askers`` at a time."""
+    if askers == 1 or len(items) < 2:
+        return [work(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(askers, len(items))) as pool:
+        return list(pool.map(work, items))

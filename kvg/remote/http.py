@@ -7,16 +7,17 @@ other: a redirect to another host, or from https to http, is refused, and no mes
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from kvg.errors import NotFound, RemoteFailed, UsageError
-from kvg.remote.files import PIECE_BYTES
+from kvg.remote import files as asking
+from kvg.remote.files import ASKERS, PIECE_BYTES, Head
 
 if TYPE_CHECKING:
-    from kvg.digest import Buffer
+    from kvg.digest import Buffer, Digest
 
 TIMEOUT_S: Final = 60.0
 MAX_REDIRECTS: Final = 5
@@ -80,19 +81,34 @@ class HttpFiles:
                 if failures >= ATTEMPTS:
                     raise self._failed(name, error) from None
 
-    def size(self, name: str) -> int | None:
-        response = self._ask("HEAD", name, {})
-        response.read()
-        if response.status in _ABSENT:
-            return None
-        self._check_status(response, name, (200,))
-        length = response.getheader("Content-Length") or ""
-        return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else None
+    def read_all(self, names: Sequence[str], limit: int) -> Mapping[str, bytes | None]:
+        return asking.read_all(self, names, limit, askers=ASKERS)
 
-    def write(self, name: str, parts: Sequence[Buffer]) -> None:
+    def head(self, name: str, limit: int) -> Head | None:
+        try:
+            response = self._get(name, 0, limit)
+        except NotFound:
+            return None
+        if response is None:
+            return Head(b"", 0)
+        try:
+            size = _whole_size(response)
+            data = b"".join(self._body(response, name, limit))
+        except (HTTPException, OSError) as error:
+            self._drop()
+            raise self._failed(name, error) from None
+        return Head(data, len(data) if size is None else size)
+
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        return asking.missing(self, digests, askers=ASKERS)
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
         raise self._read_only()
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
+        raise self._read_only()
+
+    def remove(self, name: str) -> int:
         raise self._read_only()
 
     def names(self, folder: str) -> Sequence[str] | None:
@@ -225,6 +241,14 @@ def _range_start(response: HTTPResponse) -> int | None:
     unit, _, rest = (response.getheader("Content-Range") or "").partition(" ")
     first = rest.partition("-")[0]
     return int(first) if unit == "bytes" and first.isascii() and first.isdigit() else None
+
+
+def _whole_size(response: HTTPResponse) -> int | None:
+    """The size of the file that ``response`` is (a part of), where it is told."""
+    text = response.getheader("Content-Length") or ""
+    if response.status == 206:
+        text = (response.getheader("Content-Range") or "").rpartition("/")[2]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _login(url: str) -> dict[str, str]:

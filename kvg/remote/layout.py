@@ -29,6 +29,7 @@ OBJECTS: Final = "objects"
 LOGS: Final = "logs"
 REFS: Final = "refs"
 KEYS: Final = "keys"
+FOLDERS: Final = (OBJECTS, LOGS, REFS, KEYS)
 
 CHECKPOINT: Final = "checkpoint"
 VERIFIER: Final = "verifier"
@@ -150,3 +151,13 @@ def check_format(data: bytes, *, what: str) -> None:
     if line.startswith(("kvg-remote ", "kvg-store ")):
         raise Incompatible(f"{what}: {line}, this kvg reads kvg-remote 1", hint="update kvg")
     raise Corrupt(f"{what}: not the format line of a remote")
+
+
+def check_served(name: str, *, what: str) -> None:
+    """Raise ``Corrupt`` unless ``name`` may be a file of a remote, and of no other part of a store.
+
+    A remote may be a bare store: what else lies there is nobody's business.
+    """
+    check_name(name, what=what)
+    if name not in (FORMAT_FILE, LISTING_FILE) and name.partition("/")[0] not in FOLDERS:
+        raise Corrupt(f"{what}: {name[:80]!r} is not a file of a remote")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
+    from kvg.errors import Corrupt
     from kvg.remote.layout import Pointer
 
 
@@ -86,10 +87,21 @@ class Remote(Protocol):
     def pointer(self, name: str) -> Pointer | None:
         """The pointer of ``name``; None when there is none. Raises ``Corrupt``."""
 
-    def move(self, name: str, pointer: Pointer | None, *, expect: Pointer | None) -> None:
+    def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
+        """As ``pointer``, for many names in few round trips; a malformed one is its own failure."""
+
+    def move(
+        self,
+        name: str,
+        pointer: Pointer | None,
+        *,
+        expect: Pointer | None,
+        value: Digest | None = None,
+    ) -> None:
         """Set (or with None remove) a pointer in one step, if it is ``expect`` now.
 
-        Of two at once one wins; the other gets ``Conflict``, and nothing of it is seen.
+        Of two at once one wins; the other gets ``Conflict``, and nothing of it is seen. ``value``
+        is the artifact that the pointer stands for, for places whose names name it.
         """
 
     def offers(self) -> Mapping[str, str]:

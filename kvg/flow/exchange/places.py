@@ -63,7 +63,7 @@ def find_place(store: Store, name: str | None) -> Place:
 @contextmanager
 def opened(place: Place, settings: Settings) -> Iterator[Remote]:
     """The remote of ``place``, open; relative paths start from the working folder."""
-    remote = open_remote(place.url, cwd=settings.cwd)
+    remote = open_remote(place.url, cwd=settings.cwd, access=settings.access)
     try:
         yield remote
     finally:

@@ -1,0 +1,29 @@
+"""``kvg __serve``: the far side of an ssh remote."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+
+
+def serve(
+    ctx: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the remote.")],
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Let nobody write, for a key that may only pull.")
+    ] = False,
+) -> None:
+    """Serve a remote on standard input and output, to a kvg that came over ssh."""
+    from kvg.flow.serve import serve as flow
+
+    settings = invocation(ctx).settings
+    flow(settings, path, sys.stdin.buffer, sys.stdout.buffer, is_read_only=read_only)
+
+
+COMMANDS = {"__serve": serve}
+EXAMPLES = {"__serve": ""}

@@ -1,0 +1,178 @@
+"""The far side of an ssh remote: one place with files, served over two streams.
+
+It gives and takes what ``Files`` promises and nothing else: every name is checked to be a file of a
+remote, so that a key which may run this command, and no other, reaches nothing beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kvg import canon
+from kvg.digest import is_digest
+from kvg.errors import Corrupt, KvgError, RemoteFailed
+from kvg.remote import layout, wire
+from kvg.signing import base64
+
+if TYPE_CHECKING:
+    from kvg.canon import Json
+    from kvg.digest import Digest
+    from kvg.remote.files import Files
+
+Answer = dict[str, "Json"]
+MAX_NAMES: Final = 1_000_000
+
+
+class Server:
+    """Serves ``files`` from ``source`` to ``sink`` until ``source`` ends."""
+
+    def __init__(
+        self, files: Files, source: BinaryIO, sink: BinaryIO, *, is_read_only: bool
+    ) -> None:
+        self._files = files
+        self._source = source
+        self._sink = sink
+        self._is_read_only = is_read_only
+        self._quick: dict[str, Callable[[wire.Message], Answer]] = {
+            "read": self._read,
+            "read_all": self._read_all,
+            "head": self._head,
+            "missing": self._missing,
+            "names": self._names,
+            "swap": self._swap,
+            "write": self._write,
+            "remove": self._remove,
+        }
+
+    def run(self) -> None:
+        """Answer every request, in order. Raises ``Corrupt`` on what is none."""
+        self._sink.write(wire.GREETING)
+        self._sink.flush()
+        while (message := wire.read_message(self._source, what="request")) is not None:
+            operation = _text(message, "op")
+            if operation == "stream":
+                self._stream(message)
+            elif operation in self._quick:
+                self._answer(self._quick[operation], message)
+            else:
+                raise Corrupt(f"request: {operation[:40]!r} is none")
+            self._sink.flush()
+
+    def _answer(self, work: Callable[[wire.Message], Answer], message: wire.Message) -> None:
+        try:
+            answer = work(message)
+        except KvgError as error:
+            answer = failure(error)
+        wire.write_message(self._sink, answer)
+
+    def _stream(self, message: wire.Message) -> None:
+        start, limit = _number(message, "start"), _number(message, "limit")
+        try:
+            pieces = self._files.stream(_name(message), start=start, limit=limit)
+            first = next(iter(pieces), b"")
+        except KvgError as error:
+            wire.write_message(self._sink, failure(error))
+            return
+        wire.write_message(self._sink, {"body": True})
+        try:
+            wire.write_chunk(self._sink, first)
+            for piece in pieces:
+                wire.write_chunk(self._sink, piece)
+        except KvgError:
+            wire.end_body(self._sink, is_whole=False)
+        else:
+            wire.end_body(self._sink)
+
+    def _write(self, message: wire.Message) -> Answer:
+        body = wire.read_body(self._source, what="request")
+        try:
+            name = self._to_write(message)
+            self._files.write(name, body)
+        except KvgError:
+            for _ in body:  # what is not taken is read over, so that the next request is found
+                pass
+            raise
+        return {}
+
+    def _read(self, message: wire.Message) -> Answer:
+        data = self._files.read(_name(message), _number(message, "limit"))
+        return {"data": _encoded(data)}
+
+    def _read_all(self, message: wire.Message) -> Answer:
+        names = [_checked(name) for name in _list(message, "names")]
+        found = self._files.read_all(names, _number(message, "limit"))
+        return {"data": [_encoded(found.get(name)) for name in names]}
+
+    def _head(self, message: wire.Message) -> Answer:
+        head = self._files.head(_name(message), _number(message, "limit"))
+        if head is None:
+            return {"data": None, "size": None}
+        return {"data": _encoded(head.data), "size": head.size}
+
+    def _missing(self, message: wire.Message) -> Answer:
+        digests: list[Digest] = []
+        for text in _list(message, "digests"):
+            if not is_digest(text):
+                raise Corrupt("request: no digest")
+            digests.append(text)
+        return {"digests": sorted(self._files.missing(digests))}
+
+    def _names(self, message: wire.Message) -> Answer:
+        folder = _text(message, "folder")
+        layout.check_served(f"{folder}/x", what="request")
+        found = self._files.names(folder)
+        return {"names": None if found is None else list(found)}
+
+    def _swap(self, message: wire.Message) -> Answer:
+        data, expect = (_decoded(message, key) for key in ("data", "expect"))
+        self._files.swap(self._to_write(message), data, expect=expect)
+        return {}
+
+    def _remove(self, message: wire.Message) -> Answer:
+        return {"size": self._files.remove(self._to_write(message))}
+
+    def _to_write(self, message: wire.Message) -> str:
+        if self._is_read_only:
+            raise RemoteFailed("served to be read only")
+        return _name(message)
+
+
+def failure(error: KvgError) -> Answer:
+    """``error`` as an answer."""
+    return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+
+
+def _name(message: wire.Message) -> str:
+    return _checked(_text(message, "name"))
+
+
+def _checked(name: Json) -> str:
+    text = canon.as_str(name, what="request: name")
+    layout.check_served(text, what="request")
+    return text
+
+
+def _text(message: wire.Message, key: str) -> str:
+    return canon.as_str(message.fields.get(key), what=f"request: {key}")
+
+
+def _number(message: wire.Message, key: str) -> int:
+    return canon.as_int(message.fields.get(key), what=f"request: {key}")
+
+
+def _list(message: wire.Message, key: str) -> list[Json]:
+    found = canon.as_list(message.fields.get(key), what=f"request: {key}")
+    if len(found) > MAX_NAMES:
+        raise Corrupt(f"request: too many {key}")
+    return list(found)
+
+
+def _encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.encode(data)
+
+
+def _decoded(message: wire.Message, key: str) -> bytes | None:
+    if message.fields.get(key) is None:
+        return None
+    return base64.decode(_text(message, key), what=f"request: {key}")

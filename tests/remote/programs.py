@@ -1,0 +1,157 @@
+"""Real servers for tests: sshd, nginx, a container registry and S3 servers, each in a folder.
+
+A test that needs a program which is not there is skipped, and says which.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kvg.remote import Access
+from tests.models import REPO
+
+START_S = 20.0
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def need(program: str) -> str:
+    """The path of ``program``; skips the test, by the program's name, where it is missing."""
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+    if found is None:
+        own = Path(sys.executable).parent / program
+        if not own.exists():
+            pytest.skip(f"no {program} on this machine")
+        return str(own)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def running(
+    argv: Sequence[str], port: int, log: Path, *, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """``argv``, listening on ``port`` of this machine, for the time of the ``with`` block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
+        )
+    try:
+        _await(process, port, log)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.5).close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                break
+            time.sleep(0.02)
+    pytest.fail(f"{process.args}: does not listen: {log.read_text(errors='replace')[-2000:]}")
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """An sshd of its own, with a ``kvg`` on the PATH that it gives."""
+
+    port: int
+    access: Access
+    folder: Path
+
+    def url(self, path: Path) -> str:
+        return f"ssh://127.0.0.1:{self.port}{path}"
+
+
+def kvg_program(folder: Path) -> Path:
+    """A program named ``kvg`` in a folder of its own: this very source."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "kvg"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"PYTHONPATH={REPO}:{REPO / 'kernels'} exec {sys.executable} "
+        "-c 'from kvg.cli.main import run; run()' \"$@\"\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def sshd(folder: Path) -> Iterator[Ssh]:
+    """A real sshd on a high port with keys of its own, as the user who runs the tests."""
+    program, keygen = need("sshd"), need("ssh-keygen")
+    need("ssh")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("host", "user"):
+        subprocess.run(
+            [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
+        )
+    (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
+    (folder / "authorized").chmod(0o600)
+    port = free_port()
+    path = f"{kvg_program(folder / 'bin').parent}:{SYSTEM_PATH}"
+    (folder / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\n"
+        f"HostKey {folder / 'host'}\nAuthorizedKeysFile {folder / 'authorized'}\n"
+        f"PidFile {folder / 'pid'}\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+        f"MaxStartups 100\nPermitRootLogin yes\n"
+        f"SetEnv PATH={path} HOME={folder} XDG_CONFIG_HOME={folder / 'config'}\n"
+    )
+    known = folder / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    (folder / "ssh_config").write_text(
+        f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    argv = [program, "-D", "-e", "-f", str(folder / "sshd_config")]
+    access = Access({"KVG_SSH_COMMAND": f"ssh -T -F {folder / 'ssh_config'}"})
+    with running(argv, port, folder / "sshd.log"):
+        yield Ssh(port, access, folder)
+
+
+@contextmanager
+def nginx(folder: Path, root: Path) -> Iterator[str]:
+    """A real nginx that serves ``root``; yields its address."""
+    program, port = need("nginx"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    temporary = "".join(
+        f"  {kind}_temp_path {folder / kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off;\n{user}pid {folder / 'nginx.pid'};\nerror_log {folder / 'error.log'};\n"
+        f"events {{}}\nhttp {{\n  access_log {folder / 'access.log'};\n{temporary}"
+        f"  server {{ listen 127.0.0.1:{port}; root {root}; }}\n}}\n"
+    )
+    argv = [program, "-p", str(folder), "-e", str(folder / "error.log")]
+    argv += ["-c", str(folder / "nginx.conf")]
+    with running(argv, port, folder / "nginx.log"):
+        yield f"http://127.0.0.1:{port}"
