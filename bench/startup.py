@@ -70,6 +70,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("forget", "demo", "--dry-run"),
     ("remote", "list"),
     ("lock", "--dry-run"),
+    ("__serve", "."),
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 
@@ -108,8 +109,9 @@ def make_store(home: str, env: dict[str, str]) -> None:
 def cpu_s(argv: Sequence[str], cwd: str, env: dict[str, str]) -> float:
     """CPU seconds of one run of ``argv``."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    nothing = subprocess.DEVNULL
     subprocess.run(
-        argv, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        argv, cwd=cwd, env=env, stdin=nothing, stdout=nothing, stderr=nothing, check=False
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -159,7 +159,9 @@ class Push:
     def _steps(self, refs: Sequence[str], *, is_there: bool) -> Iterator[Step | Finding]:
         own = self._store.own_refs()
         there = frozenset(self._remote.refs()) if is_there else frozenset()
-        for name in dict.fromkeys(refs) if refs else sorted(own):
+        chosen = tuple(dict.fromkeys(refs) if refs else sorted(own))
+        self._reader.look(name for name in chosen if name in there)
+        for name in chosen:
             try:
                 found = self._reader.ref(name) if name in there else None
                 step = Step(name, own[name], found)
@@ -243,7 +245,9 @@ class Push:
         for step in steps:
             index = self._store.history(step.name)[0].index
             try:
-                self._remote.move(step.name, Pointer(origin, index), expect=step.expected)
+                self._remote.move(
+                    step.name, Pointer(origin, index), expect=step.expected, value=step.digest
+                )
             except Conflict as error:
                 yield told(error, step.name)
             else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kvg.remote.files import Files
     from kvg.remote.remote import Remote
 
-KINDS: Final = ("ssh", "s3", "oci", "https", "http", "file")
+KINDS: Final = ("ssh", "s3", "https", "http", "file")
 STORE_FOLDER: Final = ".kvg"
 
 
@@ -54,11 +54,6 @@ def open_remote(url: str, *, cwd: Path, access: Access | None = None) -> Remote:
     from kvg.remote.file_remote import FileRemote
 
     check_address(url)
-    scheme = split_scheme(url)[0]
-    if scheme == "oci":
-        from kvg.remote.registry import RegistryRemote
-
-        return RegistryRemote(url, access or Access())
     return FileRemote(_files(url, cwd, access or Access()))
 
 

@@ -16,6 +16,7 @@ from kvg.flow.push import push
 from kvg.flow.records import Finding, Record, Transfer
 from kvg.flow.remote import remote_add
 from kvg.flow.settings import Settings
+from kvg.remote import Access
 from kvg.signing.keys import PrivateKey
 from kvg.store import Store
 from kvg.trust import Keyring
@@ -72,7 +73,7 @@ class Person:
     report: Notes = field(default_factory=Notes)
 
     @classmethod
-    def make(cls, folder: Path) -> Person:
+    def make(cls, folder: Path, access: Access | None = None) -> Person:
         folder.mkdir()
         notes = Notes()
         settings = Settings(
@@ -82,6 +83,7 @@ class Person:
             user_config=folder / "config.toml",
             lock_wait=30.0,
             report=notes,
+            access=access or Access(),
         )
         return cls(folder, settings, notes)
 

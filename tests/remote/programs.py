@@ -155,3 +155,67 @@ def nginx(folder: Path, root: Path) -> Iterator[str]:
     argv += ["-c", str(folder / "nginx.conf")]
     with running(argv, port, folder / "nginx.log"):
         yield f"http://127.0.0.1:{port}"
+
+
+@dataclass(frozen=True)
+class S3:
+    """An S3 server and who one is there. ``client`` looks behind a remote's back."""
+
+    endpoint: str
+    access: Access
+
+    def bucket(self, name: str) -> str:
+        """Make a bucket; returns its address."""
+        import urllib.request
+
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
+        urllib.request.urlopen(request).close()
+        return f"s3://{name}"
+
+    def raw(self, bucket: str) -> object:
+        """The objects of a bucket, for ``obstore``'s functions."""
+        from obstore.store import S3Store
+
+        return S3Store(
+            bucket.removeprefix("s3://"),
+            endpoint=self.endpoint,
+            access_key_id="test",
+            secret_access_key="test-secret",
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+
+
+def s3_access(endpoint: str) -> Access:
+    return Access(
+        {
+            "AWS_ENDPOINT_URL_S3": endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test-secret",
+            "AWS_REGION": "us-east-1",
+        }
+    )
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[S3]:
+    """An S3 server that heeds If-Match and If-None-Match, and has multipart uploads."""
+    pytest.importorskip("obstore", reason="no obstore on this machine")
+    program, port = need("moto_server"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    with running([program, "-H", "127.0.0.1", "-p", str(port)], port, folder / "moto.log"):
+        endpoint = f"http://127.0.0.1:{port}"
+        yield S3(endpoint, s3_access(endpoint))
+
+
+@contextmanager
+def rclone(folder: Path) -> Iterator[S3]:
+    """An S3 server in front of a folder: multipart uploads, but it heeds no conditions."""
+    pytest.importorskip("obstore", reason="no obstore on this machine")
+    program, port = need("rclone"), free_port()
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    argv = [program, "serve", "s3", str(folder / "data"), "--addr", f"127.0.0.1:{port}"]
+    argv += ["--auth-key", "test,test-secret", "--config", str(folder / "rclone.conf")]
+    with running(argv, port, folder / "rclone.log"):
+        endpoint = f"http://127.0.0.1:{port}"
+        yield S3(endpoint, s3_access(endpoint))

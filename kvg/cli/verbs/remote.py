@@ -9,7 +9,7 @@ from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The remote's name here.")]
-Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, or https://HOST/PATH.")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3:// or https://.")]
 
 
 def add(ctx: typer.Context, name: Name, url: Url) -> Record:
@@ -79,6 +79,8 @@ EXAMPLES = {
     "add": """
     $ kvg remote add origin /mnt/share
     $ kvg remote add mirror https://kv.example.org/team
+    $ kvg remote add lab ssh://kv@lab.example.org/srv/kv
+    $ kvg remote add cloud s3://our-bucket/kv
     """,
     "list": """
     $ kvg remote list

@@ -92,6 +92,17 @@ class Reader:
         self._keep = keep
         self._logs: dict[str, ReadLog | KvgError] = {}
         self._vouched: dict[str, tuple[bytes, PublicKey]] = {}
+        self._seen: dict[str, Pointer | Corrupt | None] = {}
+
+    def look(self, names: Iterable[str]) -> None:
+        """Read the pointers of ``names`` in few round trips; each serves the next ``ref`` of it."""
+        self._seen = dict(self.remote.pointers([name for name in names if is_ref_name(name)]))
+
+    def _pointer(self, name: str) -> Pointer | None:
+        found = self._seen.pop(name) if name in self._seen else self.remote.pointer(name)
+        if isinstance(found, Corrupt):
+            raise found
+        return found
 
     def log(self, origin: str) -> ReadLog:
         """The log ``origin``, checked and read once. Raises ``Untrusted``, ``Corrupt``."""
@@ -153,7 +164,7 @@ class Reader:
 
     def ref(self, name: str) -> RemoteRef | None:
         """The ref ``name`` there, proved. Raises ``Untrusted``, ``Corrupt``."""
-        pointer = self.remote.pointer(name)
+        pointer = self._pointer(name)
         if pointer is None:
             return None
         try:
@@ -205,7 +216,9 @@ class Reader:
 
     def refs(self, names: Iterable[str] | None = None) -> Iterator[RemoteRef | Finding]:
         """Each ref of ``names`` (None: all there), proved, or what is wrong with it."""
-        for name in self.remote.refs() if names is None else names:
+        chosen = tuple(self.remote.refs() if names is None else names)
+        self.look(chosen)
+        for name in chosen:
             if not is_ref_name(name):
                 yield told(Corrupt(f"{self.place.name}: {name[:80]!r} is no ref"), name[:80])
                 continue

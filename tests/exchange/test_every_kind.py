@@ -1,0 +1,156 @@
+"""The same exchange over every kind of remote, each a real server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Conflict, RemoteFailed
+from kvg.remote import Access
+from kvg.verify import check_store
+from kvg.verify.check import VerifySummary
+from tests.exchange.conftest import Person
+from tests.remote.programs import S3, Ssh, moto, nginx, sshd
+from tests.remote.servers import serving
+
+KINDS = ("directory", "ssh", "s3", "http", "nginx")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one pushes to and where one reads from; the same but for web servers."""
+
+    to: str
+    source: str
+    access: Access
+
+
+@pytest.fixture(scope="session")
+def ssh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ssh]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, share: Path, tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as stack:
+        if request.param == "directory":
+            yield Place(str(share), str(share), Access())
+        elif request.param == "ssh":
+            ssh: Ssh = request.getfixturevalue("ssh_server")
+            yield Place(ssh.url(share), ssh.url(share), ssh.access)
+        elif request.param == "s3":
+            s3: S3 = request.getfixturevalue("s3_server")
+            url = s3.bucket(f"kvg-{uuid.uuid4().hex}") + "/team/kv"
+            yield Place(url, url, s3.access)
+        elif request.param == "nginx":
+            url = stack.enter_context(nginx(tmp_path / "nginx", share))
+            yield Place(str(share), url, Access())
+        else:
+            yield Place(str(share), stack.enter_context(serving(share)).url, Access())
+
+
+def whole(person: Person) -> VerifySummary:
+    *findings, last = check_store(person.store)
+    assert not findings and isinstance(last, VerifySummary)
+    return last
+
+
+def test_push_clone_and_pull(place: Place, tmp_path: Path) -> None:
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    bob = Person.make(tmp_path / "bob", place.access)
+    first, other = alice.deposit("docs/demo"), alice.deposit("other", range(40))
+    pushed = alice.push()
+    assert not pushed.findings and set(pushed.states.values()) == {"new"}
+    again = alice.push().transfer
+    assert (again.objects_sent, again.bytes) == (0, 0)
+    cloned = bob.clone(place.source, alice)
+    assert not cloned.findings
+    assert bob.store.own_refs() == {"docs/demo": first, "other": other}
+    for digest in (first, other):
+        for page in alice.store.manifest(digest).pages:
+            a, b = (p.store.objects.read(page.digest, what="page") for p in (alice, bob))
+            assert bytes(a) == bytes(b)
+    assert whole(bob).signatures_ok
+    newer = alice.deposit("docs/demo", range(5, 60))
+    moved = alice.push().transfer
+    assert {ref.ref: ref.state for ref in moved.refs} == {
+        "docs/demo": "moved",
+        "other": "unchanged",
+    }
+    pulled = bob.pull()
+    assert not pulled.findings and bob.store.ref("docs/demo") == newer
+    assert pulled.transfer.objects_sent == moved.objects_sent
+    assert bob.pull().transfer.objects_sent == 0
+
+
+def test_two_publishers_and_one_ref(place: Place, tmp_path: Path) -> None:
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    bob = Person.make(tmp_path / "bob", place.access)
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(place.source, alice)
+    if place.to != place.source:
+        with pytest.raises(RemoteFailed):
+            bob.push()
+        return
+    mine = bob.deposit("demo", range(9, 50))
+    yours = alice.deposit("demo", range(7, 40))
+    bob.deposit("extra", range(12))
+    alice.push()
+    refused = bob.push()
+    assert refused.codes == [4] and "kvg pull" in refused.findings[0].hint
+    assert refused.states["extra"] == "new"
+    assert bob.store.ref("demo") == mine
+    seen = alice.pull(trust=[bob.key.public.keyid])
+    assert not seen.findings and alice.store.ref("demo") == yours
+    assert alice.store.ref("extra") is not None
+
+
+def test_a_ref_is_taken_off(place: Place, tmp_path: Path) -> None:
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    alice.deposit("demo")
+    alice.deposit("other", range(30))
+    alice.push()
+    gone = alice.push("demo", delete=True)
+    assert gone.states == {"demo": "deleted"}
+    bob = Person.make(tmp_path / "bob", place.access)
+    assert bob.clone(place.source, alice).states == {"other": "new"}
+    assert alice.push().states["demo"] == "new"
+
+
+def test_read_back(place: Place, tmp_path: Path) -> None:
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    alice.deposit("demo")
+    assert not alice.push(read_back=True).findings
+    assert alice.push(read_back=True).transfer.objects_sent == 0
+
+
+def test_of_two_pushes_at_once_one_is_refused(place: Place, tmp_path: Path) -> None:
+    """Both looked before either moved the pointer."""
+    from kvg.remote import Pointer, open_remote
+
+    if place.to != place.source:
+        pytest.skip("a web server takes nothing")
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    alice.deposit("demo")
+    alice.push()
+    remote = open_remote(place.to, cwd=tmp_path, access=place.access)
+    before = remote.pointer("demo")
+    origin = alice.store.log.origin
+    remote.move("demo", Pointer(origin, 90), expect=before)
+    with pytest.raises(Conflict, match="meanwhile"):
+        remote.move("demo", Pointer(origin, 91), expect=before)
+    assert remote.pointer("demo") == Pointer(origin, 90)
+    remote.close()

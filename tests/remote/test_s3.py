@@ -1,0 +1,148 @@
+"""S3: parts, conditions, logins as the AWS tools have them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import sha256, shake256
+from kvg.errors import Incompatible, NotFound, RemoteFailed, UsageError
+from kvg.remote import Access, Pointer, open_remote
+from kvg.remote.aws import settings_of
+from kvg.remote.layout import object_name
+from kvg.remote.s3 import MARKER, PART_BYTES, S3Files
+from tests.remote.conftest import write_object
+from tests.remote.programs import S3, rclone
+
+
+@pytest.fixture(scope="module")
+def lax(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    folder = tmp_path_factory.mktemp("rclone")
+    for bucket in ("parts", "lax"):
+        (folder / "data" / bucket).mkdir(parents=True)
+    with rclone(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def strict(s3_server: S3) -> tuple[S3, str]:
+    return s3_server, s3_server.bucket(f"kvg-{uuid.uuid4().hex}")
+
+
+def large() -> bytes:
+    return shake256(b"large", 2 * PART_BYTES + 12_345)
+
+
+def test_large_objects_go_up_in_parts(lax: S3, tmp_path: Path) -> None:
+    import obstore
+
+    store = lax.raw("s3://parts")
+    files = S3Files("s3://parts/team", lax.access)
+    data = large()
+    name = object_name(sha256(data))
+    files.write(name, [data[:5], data[5:PART_BYTES], data[PART_BYTES:]])
+    assert obstore.get(store, f"team/{name}").bytes().to_bytes() == data
+    assert (
+        b"".join(files.stream(name, start=PART_BYTES - 1, limit=3))
+        == (data[PART_BYTES - 1 : PART_BYTES + 2])
+    )
+
+
+def test_parts_on_a_server_with_conditions(strict: tuple[S3, str]) -> None:
+    server, bucket = strict
+    files, data = S3Files(f"{bucket}/team", server.access), large()
+    name = object_name(sha256(data))
+    files.write(name, [data])
+    assert b"".join(files.stream(name, start=0, limit=len(data) + 1)) == data
+    import obstore
+
+    tag = obstore.head(server.raw(bucket), f"team/{name}")["e_tag"]
+    assert tag.strip('"').endswith("-3"), tag  # the mark of three parts
+
+
+def test_a_store_that_heeds_no_conditions_is_not_written_to(lax: S3) -> None:
+    remote = open_remote("s3://lax/team", cwd=Path(), access=lax.access)
+    with pytest.raises(Incompatible, match="If-None-Match"):
+        remote.move("a", Pointer("kvg-1", 1), expect=None)
+    assert remote.pointer("a") is None
+
+
+def test_a_ref_that_was_taken_off_is_not_there(strict: tuple[S3, str]) -> None:
+    server, bucket = strict
+    remote = open_remote(f"{bucket}/team", cwd=Path(), access=server.access)
+    one = Pointer("kvg-1", 1)
+    remote.move("a", one, expect=None)
+    remote.move("a", None, expect=one)
+    assert S3Files(f"{bucket}/team", server.access).read("refs/a", 100) is None
+    assert remote.refs() == () and remote.pointer("a") is None
+    remote.move("a", one, expect=None)
+    assert remote.refs() == ("a",)
+    assert len(MARKER) < 40
+
+
+def test_empty_files(strict: tuple[S3, str]) -> None:
+    server, bucket = strict
+    files = S3Files(f"{bucket}/team", server.access)
+    write_object(server, bucket)("keys/x", b"")
+    assert files.read("keys/x", 10) == b""
+    assert files.head("keys/x", 10) is not None
+    assert list(files.stream("keys/x", start=0, limit=10)) == []
+    files.swap("keys/x", b"new", expect=b"")
+    assert files.read("keys/x", 10) == b"new"
+
+
+def test_wrong_logins_and_places_are_told_without_the_secret(strict: tuple[S3, str]) -> None:
+    server, bucket = strict
+    files = S3Files("s3://no-such-bucket-here/x", server.access)
+    with pytest.raises((NotFound, RemoteFailed)) as told:
+        files.write("format", [b"x"])
+    nobody = Access({**server.access.variables, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
+    gone = S3Files(bucket, nobody)
+    with pytest.raises(RemoteFailed) as lost:
+        gone.read("format", 10)
+    for error in (told.value, lost.value):
+        assert "test-secret" not in f"{error.message} {error.hint}"
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3://u:p@bucket/x", "s3://b/x?y", "s3://b/x#y"])
+def test_addresses(url: str) -> None:
+    with pytest.raises(UsageError):
+        open_remote(url, cwd=Path())
+
+
+def test_logins_as_the_aws_tools_have_them(tmp_path: Path) -> None:
+    folder = tmp_path / ".aws"
+    folder.mkdir()
+    (folder / "credentials").write_text(
+        "[default]\naws_access_key_id = one\naws_secret_access_key = s1\n"
+        "[team]\naws_access_key_id = two\naws_secret_access_key = s2\naws_session_token = t\n"
+    )
+    (folder / "config").write_text(
+        "[default]\nregion = eu-north-1\n"
+        "[profile team]\nregion = us-west-2\nendpoint_url = https://s3.example.org\n"
+    )
+    assert settings_of(Access({}, tmp_path)) == {
+        "access_key_id": "one",
+        "secret_access_key": "s1",
+        "region": "eu-north-1",
+    }
+    assert settings_of(Access({"AWS_PROFILE": "team"}, tmp_path)) == {
+        "access_key_id": "two",
+        "secret_access_key": "s2",
+        "session_token": "t",
+        "region": "us-west-2",
+        "endpoint": "https://s3.example.org",
+    }
+    own = {"AWS_ACCESS_KEY_ID": "three", "AWS_SECRET_ACCESS_KEY": "s3", "AWS_REGION": "here"}
+    assert settings_of(Access({**own, "AWS_PROFILE": "team"}, tmp_path)) == {
+        "access_key_id": "three",
+        "secret_access_key": "s3",
+        "region": "here",
+        "endpoint": "https://s3.example.org",
+    }
+    with pytest.raises(UsageError):
+        settings_of(Access({"AWS_PROFILE": "nobody"}, tmp_path))
+    assert settings_of(Access()) == {}
