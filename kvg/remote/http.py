@@ -6,26 +6,20 @@ other: a redirect to another host, or from https to http, is refused, and no mes
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import TYPE_CHECKING, Final
+from http.client import HTTPException, HTTPResponse
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from kvg.errors import NotFound, RemoteFailed, UsageError
 from kvg.remote import files as asking
+from kvg.remote import web
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
 
-TIMEOUT_S: Final = 60.0
-MAX_REDIRECTS: Final = 5
-ATTEMPTS: Final = 3
-"""How often a request is made where the server closed an idle connection or broke off."""
-
-_REDIRECTS = (301, 302, 303, 307, 308)
-_ABSENT = (404, 410)
+HINT = "https://HOST/PATH"
 
 
 class HttpFiles:
@@ -36,22 +30,13 @@ class HttpFiles:
     def __init__(self, url: str) -> None:
         """Raises ``UsageError`` on an address without a host."""
         parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = None
-        if not parts.hostname or parts.query or parts.fragment:
-            raise UsageError(f"{parts.hostname or url!r}: not an address", hint="https://HOST/PATH")
-        self._scheme = parts.scheme.lower()
-        self._host = parts.hostname
-        self._port = port or (443 if self._scheme == "https" else 80)
+        if parts.query or parts.fragment:
+            raise UsageError(f"{parts.hostname or url!r}: not an address", hint=HINT)
+        self._host = web.host_of(parts, hint=HINT)
         self._base = parts.path.rstrip("/")
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "kvg", **_login(url)}
-        shown_port = f":{port}" if port else ""
-        self._url = f"{self._scheme}://{self._host}{shown_port}{self._base}"
-        self._local = threading.local()
-        self._guard = threading.Lock()
-        self._connections: list[HTTPConnection] = []
+        self._url = f"{self._host}{self._base}"
+        self._connections = web.Connections(self._host)
 
     @property
     def url(self) -> str:
@@ -75,10 +60,10 @@ class HttpFiles:
                     position, left, failures = position + len(piece), left - len(piece), 0
                     yield piece
                 return
-            except (HTTPException, OSError) as error:
-                self._drop()
+            except web.FAILURES as error:
+                self._connections.drop()
                 failures += 1
-                if failures >= ATTEMPTS:
+                if failures >= web.ATTEMPTS:
                     raise self._failed(name, error) from None
 
     def read_all(self, names: Sequence[str], limit: int) -> Mapping[str, bytes | None]:
@@ -92,10 +77,10 @@ class HttpFiles:
         if response is None:
             return Head(b"", 0)
         try:
-            size = _whole_size(response)
+            size = web.whole_size(response)
             data = b"".join(self._body(response, name, limit))
-        except (HTTPException, OSError) as error:
-            self._drop()
+        except web.FAILURES as error:
+            self._connections.drop()
             raise self._failed(name, error) from None
         return Head(data, len(data) if size is None else size)
 
@@ -115,26 +100,23 @@ class HttpFiles:
         return None
 
     def close(self) -> None:
-        with self._guard:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
+        self._connections.close()
 
     def _get(self, name: str, start: int, limit: int) -> HTTPResponse | None:
         """The response that begins at ``start``; None where there is nothing past it."""
         wanted = {"Range": f"bytes={start}-{start + limit - 1}"}
         response = self._ask("GET", name, wanted)
         if response.status == 416:  # nothing at or past ``start``: an empty file, or all is had
-            self._drop()
+            self._connections.drop()
             return None
-        if response.status in _ABSENT:
-            self._drop()
+        if response.status in web.ABSENT:
+            self._connections.drop()
             raise NotFound(f"{self._url}/{name}: not there")
         self._check_status(response, name, (200, 206))
         if response.status == 200 and start:
             self._skip(response, name, start)
-        if response.status == 206 and _range_start(response) != start:
-            self._drop()
+        if response.status == 206 and web.range_start(response) != start:
+            self._connections.drop()
             raise RemoteFailed(f"{self._url}/{name}: gives another range than was asked for")
         return response
 
@@ -149,58 +131,56 @@ class HttpFiles:
             limit -= len(piece)
             yield piece
         if not response.isclosed():
-            self._drop()
+            self._connections.drop()
 
     def _skip(self, response: HTTPResponse, name: str, n_bytes: int) -> None:
         """Pass over the beginning where a server knows no ranges."""
         while n_bytes > 0:
             piece = response.read(min(PIECE_BYTES, n_bytes))
             if not piece:
-                self._drop()
+                self._connections.drop()
                 raise RemoteFailed(f"{self._url}/{name}: shorter than what was had of it")
             n_bytes -= len(piece)
 
     def _ask(self, method: str, name: str, headers: Mapping[str, str]) -> HTTPResponse:
         path = f"{self._base}/{quote(name)}"
-        for _ in range(MAX_REDIRECTS):
+        for _ in range(web.MAX_REDIRECTS):
             response = self._request(method, path, headers, name)
-            if response.status not in _REDIRECTS:
+            if response.status not in web.REDIRECTS:
                 return response
             path = self._redirected(response.getheader("Location") or "", path, name)
-            self._drop()
-        raise RemoteFailed(f"{self._url}/{name}: redirected more than {MAX_REDIRECTS} times")
+            self._connections.drop()
+        raise RemoteFailed(f"{self._url}/{name}: redirected more than {web.MAX_REDIRECTS} times")
 
     def _request(
         self, method: str, path: str, headers: Mapping[str, str], name: str
     ) -> HTTPResponse:
-        for attempt in range(ATTEMPTS):
-            connection = self._connection()
+        for attempt in range(web.ATTEMPTS):
+            connection = self._connections.own()
             try:
                 connection.request(method, path, headers={**self._headers, **headers})
                 return connection.getresponse()
-            except (HTTPException, OSError) as error:
-                self._drop()
-                if attempt == ATTEMPTS - 1 or isinstance(error, TimeoutError):
+            except web.FAILURES as error:
+                self._connections.drop()
+                if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):
                     raise self._failed(name, error) from None
         raise RemoteFailed(f"{self._url}/{name}: not reached")
 
     def _redirected(self, location: str, path: str, name: str) -> str:
         """The path on this very host that ``location`` means. Raises ``RemoteFailed``."""
         parts = urlsplit(location)
-        if parts.scheme or parts.netloc:
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            if (parts.scheme, parts.hostname, port) != (self._scheme, self._host, self._port):
-                raise RemoteFailed(
-                    f"{self._url}/{name}: redirects to another host, {parts.hostname}",
-                    hint="give that address yourself if you mean it: kvg remote set NAME URL",
-                )
+        if (parts.scheme or parts.netloc) and not web.is_on(parts, self._host):
+            raise RemoteFailed(
+                f"{self._url}/{name}: redirects to another host, {parts.hostname}",
+                hint="give that address yourself if you mean it: kvg remote set NAME URL",
+            )
         if not parts.path.startswith("/"):
             raise RemoteFailed(f"{self._url}/{name}: redirects to {location[:80]!r}")
         return parts.path + (f"?{parts.query}" if parts.query else "")
 
     def _check_status(self, response: HTTPResponse, name: str, good: Sequence[int]) -> None:
         if response.status not in good:
-            self._drop()
+            self._connections.drop()
             raise RemoteFailed(
                 f"{self._url}/{name}: refused with {response.status}",
                 hint="a login goes into the address: https://NAME:PASSWORD@HOST/PATH"
@@ -208,47 +188,14 @@ class HttpFiles:
                 else None,
             )
 
-    def _connection(self) -> HTTPConnection:
-        found: HTTPConnection | None = getattr(self._local, "connection", None)
-        if found is None:
-            kind = HTTPSConnection if self._scheme == "https" else HTTPConnection
-            found = kind(self._host, self._port, timeout=TIMEOUT_S)
-            self._local.connection = found
-            with self._guard:
-                self._connections.append(found)
-        return found
-
-    def _drop(self) -> None:
-        """Close this thread's connection: what is left on it is not read."""
-        found: HTTPConnection | None = getattr(self._local, "connection", None)
-        if found is not None:
-            found.close()
-            self._local.connection = None
-            with self._guard:
-                self._connections = [item for item in self._connections if item is not found]
-
     def _failed(self, name: str, error: Exception) -> RemoteFailed:
-        words = str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
         return RemoteFailed(
-            f"{self._url}/{name}: {words}", hint="run it again: what was received is kept"
+            f"{self._url}/{name}: {web.words_of(error)}",
+            hint="run it again: what was received is kept",
         )
 
     def _read_only(self) -> RemoteFailed:
         return RemoteFailed(f"{self._url}: can only be read")
-
-
-def _range_start(response: HTTPResponse) -> int | None:
-    unit, _, rest = (response.getheader("Content-Range") or "").partition(" ")
-    first = rest.partition("-")[0]
-    return int(first) if unit == "bytes" and first.isascii() and first.isdigit() else None
-
-
-def _whole_size(response: HTTPResponse) -> int | None:
-    """The size of the file that ``response`` is (a part of), where it is told."""
-    text = response.getheader("Content-Length") or ""
-    if response.status == 206:
-        text = (response.getheader("Content-Range") or "").rpartition("/")[2]
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _login(url: str) -> dict[str, str]:

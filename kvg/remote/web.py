@@ -1,0 +1,117 @@
+"""Connections to one web server, one for each thread, kept open."""
+
+from __future__ import annotations
+
+import threading
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Final
+from urllib.parse import SplitResult
+
+from kvg.errors import UsageError
+from kvg.frozen import frozen
+
+TIMEOUT_S: Final = 60.0
+MAX_REDIRECTS: Final = 5
+ATTEMPTS: Final = 3
+"""How often a request is made where the server closed an idle connection or broke off."""
+
+REDIRECTS: Final = (301, 302, 303, 307, 308)
+ABSENT: Final = (404, 410)
+FAILURES: Final = (HTTPException, OSError)
+"""What a connection raises."""
+
+PORTS: Final = {"http": 80, "https": 443}
+
+
+@frozen
+class Host:
+    """One server: nothing that is meant for it is sent to another."""
+
+    scheme: str
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        shown = "" if self.port == PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{self.name}{shown}"
+
+
+def host_of(parts: SplitResult, *, hint: str) -> Host:
+    """The server that an address is on. Raises ``UsageError`` where it names none."""
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if not parts.hostname or port == -1 or parts.scheme not in PORTS:
+        raise UsageError(f"{parts.hostname or 'address'!r}: not an address", hint=hint)
+    return Host(parts.scheme, parts.hostname, port or PORTS[parts.scheme])
+
+
+def is_on(parts: SplitResult, host: Host) -> bool:
+    """Whether an address is on ``host``."""
+    try:
+        return host_of(parts, hint="") == host
+    except UsageError:
+        return False
+
+
+class Connections:
+    """Connections to ``host``. Safe for threads."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._local = threading.local()
+        self._guard = threading.Lock()
+        self._open: list[HTTPConnection] = []
+
+    def own(self) -> HTTPConnection:
+        """This thread's connection."""
+        found: HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = connect(self._host)
+            self._local.connection = found
+            with self._guard:
+                self._open.append(found)
+        return found
+
+    def drop(self) -> None:
+        """Close this thread's connection: what is left on it is not read."""
+        found: HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is not None:
+            found.close()
+            self._local.connection = None
+            with self._guard:
+                self._open = [item for item in self._open if item is not found]
+
+    def close(self) -> None:
+        """Close them all."""
+        with self._guard:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+
+
+def connect(host: Host) -> HTTPConnection:
+    """A connection to ``host``, opened when it is first used."""
+    kind = HTTPSConnection if host.scheme == "https" else HTTPConnection
+    return kind(host.name, host.port, timeout=TIMEOUT_S)
+
+
+def range_start(response: HTTPResponse) -> int | None:
+    """Where the part that ``response`` gives begins."""
+    unit, _, rest = (response.getheader("Content-Range") or "").partition(" ")
+    first = rest.partition("-")[0]
+    return int(first) if unit == "bytes" and first.isascii() and first.isdigit() else None
+
+
+def whole_size(response: HTTPResponse) -> int | None:
+    """The size of the file that ``response`` is (a part of), where it is told."""
+    text = response.getheader("Content-Length") or ""
+    if response.status == 206:
+        text = (response.getheader("Content-Range") or "").rpartition("/")[2]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def words_of(error: BaseException) -> str:
+    """What went wrong, in lower case."""
+    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
