@@ -25,12 +25,14 @@ from kvg.flow.records.exchange import State, Transfer, TransferRef
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
+from kvg.remote.address import is_registry
 from kvg.remote.layout import CHECKPOINT, Pointer
 from kvg.store import ANY, RefMove
 from kvg.trust import PUBLISHER
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.places import Place
+    from kvg.flow.exchange.registering import ArtifactSender
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
@@ -140,10 +142,11 @@ class Push:
             yield from self._send(chosen, read_back=read_back)
             going = [step for step in going if step.digest not in self._broken]
             self._publish(old_note, old_size, note)
-            for told_of in self._move(going):
+            told_again = updated if is_registry(self._place.url) else ()
+            for told_of in self._move((*going, *told_again)):
                 if isinstance(told_of, Finding):
                     yield told_of
-                else:
+                elif told_of.state != "unchanged":
                     done.append(told_of)
             self._remote.publish_listing()
         self._track(done)
@@ -222,7 +225,7 @@ class Push:
                 yield told(error, name)
         outgoing = merge(whole)
         objects = outgoing.objects()
-        sender = Sender(self._store, self._settings, self._place, self._remote)
+        sender = self._sender()
         with self._settings.report.task("push", len(objects), "objects") as task:
             self._sent = sender.send(outgoing, task=task, read_back=read_back)
         for digest, failure in self._sent.failed.items():
@@ -230,6 +233,16 @@ class Push:
         for artifact in outgoing.artifacts:
             if not self._sent.failed.keys().isdisjoint(artifact.objects()):
                 self._broken.add(artifact.digest)
+
+    def _sender(self) -> Sender | ArtifactSender:
+        if not is_registry(self._place.url):
+            return Sender(self._store, self._settings, self._place, self._remote)
+        from kvg.flow.exchange.registering import ArtifactSender
+        from kvg.remote.registry import RegistryRemote
+
+        if not isinstance(self._remote, RegistryRemote):
+            raise RemoteFailed(f"{self._place.name}: no registry")
+        return ArtifactSender(self._store, self._settings, self._remote)
 
     def _publish(self, old_note: bytes | None, old_size: int, note: bytes | None) -> None:
         """The log, who vouches for it, and the keys to check both and the artifacts with."""
@@ -241,9 +254,12 @@ class Push:
             self._remote.offer(keyid, text)
 
     def _move(self, steps: Sequence[Step]) -> Iterator[TransferRef | Finding]:
-        origin = self._store.log.origin
         for step in steps:
+            origin = self._store.log.origin
             index = self._store.history(step.name)[0].index
+            if step.state == "unchanged" and step.expected is not None:
+                index = step.expected.index
+                origin = step.expected.origin
             try:
                 self._remote.move(
                     step.name, Pointer(origin, index), expect=step.expected, value=step.digest

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from kvg.remote.files import Files
     from kvg.remote.remote import Remote
 
-KINDS: Final = ("ssh", "s3", "https", "http", "file")
+REGISTRIES: Final = ("oci", "oci+http")
+KINDS: Final = ("ssh", "s3", *REGISTRIES, "https", "http", "file")
 STORE_FOLDER: Final = ".kvg"
 
 
@@ -21,6 +22,11 @@ def split_scheme(url: str) -> tuple[str, str]:
     """The scheme of ``url`` (empty for a path) and what follows it."""
     scheme, mark, rest = url.partition("://")
     return (scheme.lower(), rest) if mark else ("", url)
+
+
+def is_registry(url: str) -> bool:
+    """Whether ``url`` is that of a container registry, which holds artifacts as wholes."""
+    return split_scheme(url)[0] in REGISTRIES
 
 
 def check_address(url: str) -> None:
@@ -54,6 +60,10 @@ def open_remote(url: str, *, cwd: Path, access: Access | None = None) -> Remote:
     from kvg.remote.file_remote import FileRemote
 
     check_address(url)
+    if is_registry(url):
+        from kvg.remote.registry import RegistryRemote
+
+        return RegistryRemote(url, access or Access())
     return FileRemote(_files(url, cwd, access or Access()))
 
 

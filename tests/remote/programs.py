@@ -219,3 +219,48 @@ def rclone(folder: Path) -> Iterator[S3]:
     with running(argv, port, folder / "rclone.log"):
         endpoint = f"http://127.0.0.1:{port}"
         yield S3(endpoint, s3_access(endpoint))
+
+
+@dataclass(frozen=True)
+class Oci:
+    """A container registry; ``host`` is HOST:PORT."""
+
+    host: str
+    access: Access
+    folder: Path
+
+    def url(self, repository: str) -> str:
+        return f"oci://{self.host}/{repository}"
+
+
+USER, PASSWORD = "reader", "a password of the registry"
+
+
+@contextmanager
+def registry(folder: Path, *, login: bool = False) -> Iterator[Oci]:
+    """A real registry; with ``login`` it wants the one that docker's configuration has."""
+    program, port = need("docker-registry"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    host = f"127.0.0.1:{port}"
+    text = (
+        "version: 0.1\nlog: {level: warn}\n"
+        f"storage:\n  filesystem: {{rootdirectory: {folder / 'data'}}}\n"
+        "  delete: {enabled: true}\n"
+        f"http: {{addr: {host}}}\n"
+    )
+    access = Access({}, folder)
+    if login:
+        import base64
+        import json
+
+        import bcrypt
+
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
+        text += f"auth:\n  htpasswd: {{realm: test, path: {folder / 'htpasswd'}}}\n"
+        auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+        access = Access({"DOCKER_CONFIG": str(folder)})
+    (folder / "registry.yml").write_text(text)
+    with running([program, "serve", str(folder / "registry.yml")], port, folder / "registry.log"):
+        yield Oci(host, access, folder)

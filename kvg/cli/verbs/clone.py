@@ -13,7 +13,7 @@ from kvg.flow.records import Record
 def clone(
     ctx: typer.Context,
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3:// or https://.")
+        str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
     ],
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="Where; the last part of URL if left out.")

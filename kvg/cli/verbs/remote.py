@@ -9,7 +9,9 @@ from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The remote's name here.")]
-Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3:// or https://.")]
+Url = Annotated[
+    str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
+]
 
 
 def add(ctx: typer.Context, name: Name, url: Url) -> Record:
@@ -81,6 +83,7 @@ EXAMPLES = {
     $ kvg remote add mirror https://kv.example.org/team
     $ kvg remote add lab ssh://kv@lab.example.org/srv/kv
     $ kvg remote add cloud s3://our-bucket/kv
+    $ kvg remote add hub oci://registry.example.org/team/kv
     """,
     "list": """
     $ kvg remote list

@@ -155,11 +155,13 @@ class Sender:
         return frozenset(d for d, good in zip(digests, checked, strict=True) if not good)
 
 
-def stored_form(store: Store, digest: Digest, form: Form, codec: int) -> Sequence[Buffer]:
-    """The object in ``codec``, after checking every byte of it here. Raises ``Corrupt``."""
+def stored_form(store: Store, digest: Digest, form: Form, codec: int | None) -> Sequence[Buffer]:
+    """The object in ``codec`` (None: as it is), every byte checked here. Raises ``Corrupt``."""
     what = f"object {short(digest)}"
     stored = store.objects.read_stored(digest, what=what)
     raw = kvz.decode(stored, digest=digest, size=form.size, what=what)
+    if codec is None:
+        return [stored]
     if codec == kvz.PLANES and form.element == 1:
         codec = kvz.ZSTD
     if kvz.parse_header(stored, what=what).codec == codec:

@@ -1,0 +1,395 @@
+"""A client of container registries: blobs, manifests, tags, referrers.
+
+https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, with the fallback of
+registries before 1.1 for referrers. The login goes to the registry, and for a token to the server
+that issues tokens for it, which has to be of the same domain; to no other. A blob may be kept on
+another host: that gets no login, and what it gives is checked as everything is.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPConnection, HTTPResponse
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from kvg import canon
+from kvg.digest import Digest, sha256, short
+from kvg.errors import Corrupt, NotFound, RemoteFailed, UsageError
+from kvg.frozen import frozen
+from kvg.remote import oci, web
+from kvg.remote.docker_login import login_for
+from kvg.remote.files import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer
+    from kvg.remote.access import Access
+
+HINT: Final = "oci://HOST/REPOSITORY"
+MAX_TAGS: Final = 1_000_000
+MAX_PAGES: Final = 10_000
+MAX_SMALL_BYTES: Final = 1 << 20
+_REPOSITORY: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@frozen
+class Fetched:
+    """A manifest as it stands, and its digest."""
+
+    data: bytes
+    digest: Digest
+
+
+class Registry:
+    """One repository of a registry. Safe for threads.
+
+    Raises ``RemoteFailed`` when it can't be reached or refuses, ``Corrupt`` on answers that can't
+    be.
+    """
+
+    def __init__(self, url: str, access: Access) -> None:
+        """Plain HTTP where the address says ``oci+http`` or the host is this very machine.
+
+        Raises ``UsageError`` on an address that is none.
+        """
+        parts = urlsplit(url)
+        name = parts.path.strip("/")
+        is_plain = parts.scheme == "oci+http" or parts.hostname in _LOCAL
+        parts_web = parts._replace(scheme="http" if is_plain else "https")
+        is_good = re.fullmatch(rf"{_REPOSITORY}(?:/{_REPOSITORY})*", name) and "@" not in url
+        if not is_good or parts.query or parts.fragment:
+            raise UsageError(f"{parts.hostname or url!r}: not a repository", hint=HINT)
+        self._host = web.host_of(parts_web, hint=HINT)
+        self.name = name
+        self.url = f"{parts.scheme}://{parts.netloc}/{name}"
+        self._server = parts.netloc
+        self._access = access
+        self._base = f"/v2/{name}"
+        self._connections = web.Connections(self._host)
+        self._guard = threading.Lock()
+        self._authorization: str | None = None
+
+    def tags(self) -> tuple[str, ...] | None:
+        """Every tag, ascending; None where there is no such repository."""
+        found: list[str] = []
+        path = f"{self._base}/tags/list?n=1000"
+        for _ in range(MAX_PAGES):
+            response = self._ask("GET", path)
+            if response.status in web.ABSENT:
+                self._connections.drop()
+                return None
+            value = self._json(response, (200,), "tags")
+            tags = value.get("tags") if isinstance(value, Mapping) else None
+            found += [
+                canon.as_str(tag, what=self.url) for tag in canon.as_list(tags or (), what="")
+            ]
+            following = _next_page(response.getheader("Link"), path)
+            if following is None or len(found) > MAX_TAGS:
+                return tuple(sorted(set(found)))
+            path = following
+        raise Corrupt(f"{self.url}: a list of tags without an end")
+
+    def manifest(self, reference: str) -> Fetched | None:
+        """The manifest with this tag or digest; None when there is none."""
+        headers = {"Accept": f"{oci.IMAGE}, {oci.INDEX}"}
+        response = self._ask("GET", f"{self._base}/manifests/{quote(reference)}", headers)
+        if response.status in web.ABSENT:
+            self._connections.drop()
+            return None
+        data = self._whole(response, (200,), reference)
+        digest = sha256(data)
+        if reference.startswith("sha256:") and digest != reference:
+            raise Corrupt(f"{self.url}: manifest {short(digest)} is not {reference[:19]}")
+        return Fetched(data, digest)
+
+    def put_manifest(self, reference: str, data: bytes, media_type: str) -> bool:
+        """Put a manifest under a tag or its digest; whether the registry notes its subject."""
+        response = self._ask(
+            "PUT",
+            f"{self._base}/manifests/{quote(reference)}",
+            {"Content-Type": media_type},
+            body=[data],
+        )
+        self._whole(response, (201, 200), reference)
+        return response.getheader("OCI-Subject") is not None
+
+    def delete_manifest(self, digest: Digest) -> None:
+        """Delete a manifest, and with it every tag on it."""
+        response = self._ask("DELETE", f"{self._base}/manifests/{digest}")
+        if response.status in (405, 501):
+            self._connections.drop()
+            raise RemoteFailed(
+                f"{self.url}: deletes nothing", hint="registries have it as an option, off at first"
+            )
+        self._whole(response, (202, 200, 204, *web.ABSENT), digest)
+
+    def referrers(self, digest: Digest) -> tuple[oci.Descriptor, ...]:
+        """What refers to a manifest, by the registry's own list or by the fallback tag."""
+        what = f"{self.url}: referrers of {short(digest)}"
+        response = self._ask("GET", f"{self._base}/referrers/{digest}")
+        if response.status == 200:
+            return oci.parse_index(self._whole(response, (200,), digest), what=what)
+        self._connections.drop()
+        if response.status not in web.ABSENT:
+            raise self._refused(response, digest)
+        listed = self.manifest(fallback_tag(digest))
+        return () if listed is None else oci.parse_index(listed.data, what=what)
+
+    def refer(self, subject: Digest, referrer: oci.Descriptor) -> None:
+        """Note in the fallback tag of ``subject`` that ``referrer`` is about it."""
+        tag = fallback_tag(subject)
+        listed = self.manifest(tag)
+        known = () if listed is None else oci.parse_index(listed.data, what=f"{self.url}: {tag}")
+        if referrer.digest not in {item.digest for item in known}:
+            data = oci.encode_index((*known, referrer))
+            self.put_manifest(tag, data, oci.INDEX)
+
+    def has_blob(self, digest: Digest) -> bool:
+        """Whether a blob is there; a registry names blobs by what it has checked."""
+        response = self._ask("HEAD", f"{self._base}/blobs/{digest}")
+        response.read()
+        if response.status in web.REDIRECTS:
+            return True
+        if response.status not in (200, *web.ABSENT):
+            raise self._refused(response, digest)
+        return response.status == 200
+
+    def put_blob(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+        """Upload a blob in one piece; the registry checks its digest."""
+        response = self._ask("POST", f"{self._base}/blobs/uploads/", body=[])
+        self._whole(response, (202,), digest)
+        location = urljoin(f"{self._host}{self._base}/", response.getheader("Location") or "")
+        target = urlsplit(location)
+        if not web.is_on(target, self._host):
+            raise RemoteFailed(f"{self.url}: wants blobs on another host, {target.hostname}")
+        query = f"{target.query}&" if target.query else ""
+        path = f"{target.path}?{query}{urlencode({'digest': digest})}"
+        headers = {"Content-Type": "application/octet-stream"}
+        self._whole(self._ask("PUT", path, headers, body=parts), (201,), digest)
+
+    def blob(self, digest: Digest, *, start: int, limit: int) -> Iterator[bytes]:
+        """A blob from byte ``start`` on, ``limit`` bytes at most. Raises ``NotFound``."""
+        position, left, failures = start, limit, 0
+        while left > 0:
+            connection, response = self._begin_blob(digest, position, left)
+            if response is None:
+                return
+            try:
+                for piece in self._pieces(response, digest, position, left):
+                    position, left, failures = position + len(piece), left - len(piece), 0
+                    yield piece
+                return
+            except web.FAILURES as error:
+                failures += 1
+                if failures >= web.ATTEMPTS:
+                    raise self._failed(error, digest) from None
+            finally:
+                if connection is not None:
+                    connection.close()
+                elif not response.isclosed():
+                    self._connections.drop()
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._connections.close()
+
+    def _begin_blob(
+        self, digest: Digest, start: int, limit: int
+    ) -> tuple[HTTPConnection | None, HTTPResponse | None]:
+        """The answer with a blob, and the connection to close where that is to another host."""
+        wanted = {"Range": f"bytes={start}-{start + limit - 1}"}
+        response = self._ask("GET", f"{self._base}/blobs/{digest}", wanted)
+        connection = None
+        for _ in range(web.MAX_REDIRECTS):
+            if response.status not in web.REDIRECTS:
+                break
+            place = urlsplit(urljoin(f"{self._host}{self._base}/", response.getheader("Location")))
+            self._connections.drop()
+            if connection is not None:
+                connection.close()
+            connection, response = self._elsewhere(place._replace(fragment=""), wanted, digest)
+        if response.status == 416:
+            self._connections.drop()
+            return connection, None
+        if response.status in web.ABSENT:
+            self._connections.drop()
+            raise NotFound(f"{self.url}: blob {short(digest)}: not there")
+        if response.status not in (200, 206):
+            raise self._refused(response, digest)
+        return connection, response
+
+    def _elsewhere(
+        self, place: object, headers: Mapping[str, str], digest: Digest
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        """Ask another place, without any login; not over plain HTTP where the registry is not."""
+        parts = urlsplit(getattr(place, "geturl", str)())
+        try:
+            host = web.host_of(parts, hint="")
+        except UsageError:
+            raise RemoteFailed(f"{self.url}: blob {short(digest)} is nowhere") from None
+        if self._host.scheme == "https" and host.scheme != "https":
+            raise RemoteFailed(f"{self.url}: redirects to plain http on {host.name}")
+        connection = web.connect(host)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        try:
+            connection.request("GET", path, headers={"User-Agent": "kvg", **headers})
+            return connection, connection.getresponse()
+        except web.FAILURES as error:
+            connection.close()
+            raise self._failed(error, digest) from None
+
+    def _pieces(
+        self, response: HTTPResponse, digest: Digest, start: int, limit: int
+    ) -> Iterator[bytes]:
+        skip = start if response.status == 200 else 0
+        if response.status == 206 and web.range_start(response) != start:
+            raise RemoteFailed(f"{self.url}: gives another range of blob {short(digest)}")
+        while skip:
+            passed = response.read(min(PIECE_BYTES, skip))
+            if not passed:
+                return
+            skip -= len(passed)
+        while limit > 0:
+            piece = response.read(min(PIECE_BYTES, limit))
+            if not piece:
+                return
+            limit -= len(piece)
+            yield piece
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: Sequence[Buffer] | None = None,
+    ) -> HTTPResponse:
+        """One request, with the login once it is asked for."""
+        response = self._request(method, path, headers or {}, body)
+        if response.status != 401:
+            return response
+        challenge = response.getheader("WWW-Authenticate") or ""
+        self._connections.drop()
+        with self._guard:
+            self._authorization = self._authorized(challenge)
+        response = self._request(method, path, headers or {}, body)
+        if response.status in (401, 403):
+            raise self._refused(response, method.lower())
+        return response
+
+    def _request(
+        self, method: str, path: str, headers: Mapping[str, str], body: Sequence[Buffer] | None
+    ) -> HTTPResponse:
+        sent = {"User-Agent": "kvg", **headers}
+        if self._authorization is not None:
+            sent["Authorization"] = self._authorization
+        if body is not None:
+            sent["Content-Length"] = str(sum(memoryview(part).nbytes for part in body))
+        for attempt in range(web.ATTEMPTS):
+            connection = self._connections.own()
+            try:
+                connection.request(method, path, None if body is None else iter(body), sent)
+                return connection.getresponse()
+            except web.FAILURES as error:
+                self._connections.drop()
+                if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                    raise self._failed(error, method.lower()) from None
+        raise RemoteFailed(f"{self.url}: not reached")
+
+    def _authorized(self, challenge: str) -> str | None:
+        """The header that answers ``challenge``."""
+        login = login_for(self._server, self._access)
+        kind, _, rest = challenge.partition(" ")
+        said = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        if kind.lower() == "bearer":
+            return f"Bearer {self._token(said, None if login is None else login.basic)}"
+        if login is None:
+            raise RemoteFailed(f"{self.url}: wants a login", hint=f"docker login {self._server}")
+        return login.basic
+
+    def _token(self, said: Mapping[str, str], basic: str | None) -> str:
+        realm = urlsplit(said.get("realm", ""))
+        try:
+            host = web.host_of(realm, hint="")
+        except UsageError:
+            raise RemoteFailed(f"{self.url}: asks for a token of nobody") from None
+        is_kin = host.scheme == self._host.scheme and is_of_domain(host.name, self._host.name)
+        if basic is not None and not is_kin:
+            raise RemoteFailed(
+                f"{self.url}: wants the login to be sent to another host, {host.name}"
+            )
+        query = urlencode({key: said[key] for key in ("service", "scope") if key in said})
+        connection = web.connect(host)
+        try:
+            headers = {"User-Agent": "kvg"} | ({} if basic is None else {"Authorization": basic})
+            connection.request("GET", f"{realm.path}?{query}", headers=headers)
+            response = connection.getresponse()
+            data = response.read(MAX_SMALL_BYTES)
+        except web.FAILURES as error:
+            raise self._failed(error, "token") from None
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise self._refused(response, "token")
+        found = canon.parse_json(data, what=f"{self.url}: token")
+        for key in ("token", "access_token"):
+            token = found.get(key) if isinstance(found, Mapping) else None
+            if isinstance(token, str) and re.fullmatch(r"[\x21-\x7e]+", token):
+                return token
+        raise Corrupt(f"{self.url}: no token")
+
+    def _json(self, response: HTTPResponse, good: Sequence[int], what: str) -> canon.Json:
+        return canon.parse_json(self._whole(response, good, what), what=f"{self.url}: {what}")
+
+    def _whole(self, response: HTTPResponse, good: Sequence[int], what: str) -> bytes:
+        """The whole of a small answer of one of the ``good`` kinds."""
+        if response.status not in good:
+            raise self._refused(response, what)
+        try:
+            data = response.read(oci.MAX_DOCUMENT_BYTES + 1)
+        except web.FAILURES as error:
+            self._connections.drop()
+            raise self._failed(error, what) from None
+        if len(data) > oci.MAX_DOCUMENT_BYTES:
+            self._connections.drop()
+            raise Corrupt(f"{self.url}: {what} is too large")
+        return data
+
+    def _refused(self, response: HTTPResponse, what: str) -> RemoteFailed:
+        self._connections.drop()
+        is_login = response.status in (401, 403)
+        return RemoteFailed(
+            f"{self.url}: {what[:80]}: refused with {response.status}",
+            hint=f"docker login {self._server}" if is_login else None,
+        )
+
+    def _failed(self, error: BaseException, what: str) -> RemoteFailed:
+        return RemoteFailed(
+            f"{self.url}: {what[:80]}: {web.words_of(error)}",
+            hint="run it again: what is done is kept",
+        )
+
+
+def fallback_tag(digest: Digest) -> str:
+    """The tag under which referrers are listed where the registry does not list them."""
+    return digest.replace(":", "-")
+
+
+def is_of_domain(name: str, other: str) -> bool:
+    """Whether two hosts are one, or share a domain of at least two parts."""
+    if name == other:
+        return True
+    if re.fullmatch(r"[0-9.]+|.*:.*", name) or re.fullmatch(r"[0-9.]+|.*:.*", other):
+        return False
+    ends = [host.lower().split(".")[-2:] for host in (name, other)]
+    return ends[0] == ends[1] and len(ends[0]) == 2
+
+
+def _next_page(link: str | None, path: str) -> str | None:
+    found = re.match(r"\s*<([^>]*)>\s*;\s*rel=\"?next\"?", link or "")
+    if found is None:
+        return None
+    parts = urlsplit(urljoin(path, found.group(1)))
+    return f"{parts.path}?{parts.query}"

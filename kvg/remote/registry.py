@@ -1,0 +1,459 @@
+"""A remote in a container registry: ``oci://HOST/REPOSITORY``.
+
+    tag of a ref (its ``/`` is ``..``)   the image manifest of the artifact: config = the kvg
+                                         manifest, layers = token ids and pages in stored form; its
+                                         annotations are the pointer
+    referrers of that                    attestations, receipts and what they name
+    _kvg.log.<origin>                    the files of a publisher's log
+    _kvg.keys                            public keys on offer
+
+A registry replaces a tag without a condition: what a tag is is looked at just before and just
+after. Of two pushes in that instant the later wins; the earlier's artifact and log stay, and its
+owner's next push says so.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kvg import codec as kvz
+from kvg.digest import Digest, sha256, short
+from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
+from kvg.frozen import frozen
+from kvg.remote import layout, oci
+from kvg.remote.distribution import Fetched, Registry
+from kvg.remote.files import ASKERS, PIECE_BYTES, at_once
+
+if TYPE_CHECKING:
+    from kvg.digest import Buffer
+    from kvg.remote.access import Access
+    from kvg.remote.layout import Pointer
+    from kvg.remote.oci import Descriptor, Image
+
+LOG_TAG: Final = "_kvg.log."
+KEYS_TAG: Final = "_kvg.keys"
+MAX_TAG_CHARS: Final = 128
+_FALLBACK: Final = r"sha256-[0-9a-f]{64}"
+
+
+@frozen
+class Held:
+    """What an artifact consists of there: every blob of it is up."""
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    attestations: tuple[Descriptor, ...]
+
+
+@frozen
+class Tagged:
+    """An artifact's image manifest under a tag."""
+
+    image: Image
+    digest: Digest
+
+
+class RegistryRemote:
+    """See ``Remote``. Artifacts are put by ``put_blob``, ``hold`` and then ``move``."""
+
+    is_writable = True
+
+    def __init__(self, url: str, access: Access) -> None:
+        """Raises ``UsageError`` on an address that is none."""
+        self._registry = Registry(url, access)
+        self._guard = threading.RLock()
+        self._objects: dict[Digest, tuple[Descriptor, bool]] = {}
+        self._held: dict[Digest, Held] = {}
+        self._tagged: dict[str, Tagged | None] = {}
+        self._is_read = False
+        self._logs: dict[str, RegistryLog] = {}
+
+    @property
+    def url(self) -> str:
+        return self._registry.url
+
+    def check(self) -> None:
+        tags = self._registry.tags()
+        if not any(tag.startswith("_kvg.") for tag in tags or ()):
+            raise NotFound(f"{self.url}: no remote there", hint="kvg push makes one")
+
+    def make(self) -> None:
+        return None  # a repository is there as soon as something is pushed to it
+
+    def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
+        unknown = [digest for digest in digests if self._known(digest) is None]
+        if unknown:
+            self._read_all()
+        return frozenset(digest for digest in unknown if self._known(digest) is None)
+
+    def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
+        found = self._find(digest)
+        if found is None:
+            raise NotFound(f"{self.url}: object {short(digest)}: not there")
+        layer, is_raw = found
+        if not is_raw:
+            yield from self._registry.blob(layer.digest, start=start, limit=limit)
+            return
+        raw = self.document(layer)
+        stored = b"".join(kvz.encode(raw, digest=digest, codec=kvz.ZSTD).parts())
+        stop = min(len(stored), start + limit)
+        for at in range(start, stop, PIECE_BYTES):
+            yield stored[at : min(at + PIECE_BYTES, stop)]
+
+    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+        raise RemoteFailed(f"{self.url}: a registry holds artifacts, not single objects")
+
+    def put_blob(self, digest: Digest, parts: Sequence[Buffer]) -> bool:
+        """Put a blob unless it is there; whether it was put."""
+        if self._registry.has_blob(digest):
+            return False
+        self._registry.put_blob(digest, parts)
+        return True
+
+    def blob_is_good(self, digest: Digest, size: int) -> bool:
+        """Whether the bytes of a blob there have the digest that it is named by."""
+        from kvg.digest import Sha256Stream
+
+        stream = Sha256Stream()
+        try:
+            for piece in self._registry.blob(digest, start=0, limit=size + 1):
+                stream.update(piece)
+        except NotFound:
+            return False
+        return stream.digest() == digest
+
+    def hold(self, held: Held) -> None:
+        """Note what an artifact consists of; ``move`` then makes it visible."""
+        with self._guard:
+            self._held[held.config.digest] = held
+
+    def origins(self) -> tuple[str, ...]:
+        found = (tag.removeprefix(LOG_TAG) for tag in self._tags() if tag.startswith(LOG_TAG))
+        return tuple(origin for origin in found if layout.is_origin(origin))
+
+    def log(self, origin: str) -> RegistryLog:
+        if not layout.is_origin(origin):
+            raise Corrupt(f"{self.url}: {origin[:80]!r} is no log")
+        with self._guard:
+            return self._logs.setdefault(origin, RegistryLog(self._registry, origin))
+
+    def refs(self) -> tuple[str, ...]:
+        self._read_all()
+        with self._guard:
+            found = [tag for tag, tagged in self._tagged.items() if tagged is not None]
+        return tuple(sorted(tag.replace("..", "/") for tag in found))
+
+    def pointer(self, name: str) -> Pointer | None:
+        return self._pointer_of(self._look(tag_of(name, self.url)))
+
+    def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
+        def read(name: str) -> Pointer | Corrupt | None:
+            try:
+                return self.pointer(name)
+            except Corrupt as error:
+                return error
+
+        return dict(zip(names, at_once(read, names, askers=ASKERS), strict=True))
+
+    def move(
+        self,
+        name: str,
+        pointer: Pointer | None,
+        *,
+        expect: Pointer | None,
+        value: Digest | None = None,
+    ) -> None:
+        tag = tag_of(name, self.url)
+        there = self._look(tag)
+        if self._pointer_of(there) != expect:
+            raise self._moved(name)
+        if pointer is None:
+            if there is not None:
+                self._registry.delete_manifest(there.digest)
+                self._tagged.pop(tag, None)
+            return
+        held = self._held.get(value) if value is not None else None
+        if held is None:
+            raise RemoteFailed(f"{self.url}: {name}: its artifact was not put")
+        data = oci.encode_image(_image(name, pointer, held))
+        self._attest(held, oci.describe(data, oci.IMAGE, artifact_type=oci.ARTIFACT), data)
+        now = self._look(tag)
+        if self._pointer_of(now) != expect:
+            raise self._moved(name)
+        self._registry.put_manifest(tag, data, oci.IMAGE)
+        if (now := self._look(tag)) is None or now.digest != sha256(data):
+            raise self._moved(name)
+
+    def offers(self) -> Mapping[str, str]:
+        image = self._image(KEYS_TAG, oci.KEYS)
+        found: dict[str, str] = {}
+        for layer in () if image is None else image.layers:
+            keyid, _, kind = (layer.said(oci.TITLE) or "").rpartition(".")
+            data = self.document(layer, layout.MAX_SMALL_BYTES)
+            if kind == "pub" and data.isascii():
+                found[keyid] = data.decode("ascii")
+        return found
+
+    def offer(self, keyid: str, text: str) -> None:
+        title, data = f"{keyid}.pub", text.encode("ascii")
+        layout.check_name(title, what=self.url)
+        layer = oci.describe(data, oci.PUBLIC_KEY, title=title)
+        image = self._image(KEYS_TAG, oci.KEYS)
+        known = () if image is None else image.layers
+        if layer in known:
+            return
+        self.put_blob(layer.digest, [data])
+        others = tuple(item for item in known if item.said(oci.TITLE) != title)
+        _put_image(self._registry, KEYS_TAG, oci.Image(oci.KEYS, _empty(), (*others, layer)))
+
+    def publish_listing(self) -> None:
+        return None  # tags can be listed
+
+    def close(self) -> None:
+        self._registry.close()
+
+    def document(self, layer: Descriptor, limit: int = oci.MAX_DOCUMENT_BYTES) -> bytes:
+        """A small blob, its digest checked. Raises ``Corrupt``."""
+        return _document(self._registry, layer, limit)
+
+    def _moved(self, name: str) -> Conflict:
+        return Conflict(f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again")
+
+    def _pointer_of(self, tagged: Tagged | None) -> Pointer | None:
+        if tagged is None:
+            return None
+        notes = dict(tagged.image.annotations)
+        origin, digits = notes.get(oci.ORIGIN, ""), notes.get(oci.POSITION, "")
+        if not digits.isascii() or not digits.isdigit() or len(digits) > 16:
+            raise Corrupt(f"{self.url}: a ref without a pointer")
+        return layout.Pointer(origin, int(digits))
+
+    def _look(self, tag: str) -> Tagged | None:
+        """What is under ``tag`` now: an artifact, or None where there is none of kvg's."""
+        found = self._registry.manifest(tag)
+        tagged = None if found is None else self._parsed(tag, found)
+        with self._guard:
+            self._tagged[tag] = tagged
+            if tagged is not None:
+                self._learn(tagged.image)
+        return tagged
+
+    def _parsed(self, tag: str, found: Fetched) -> Tagged | None:
+        try:
+            image = oci.parse_image(found.data, what=f"{self.url}: {tag}")
+        except Corrupt:
+            return None  # an index, or another program's: none of kvg's
+        return Tagged(image, found.digest) if image.artifact_type == oci.ARTIFACT else None
+
+    def _learn(self, image: Image) -> None:
+        self._objects[image.config.digest] = (image.config, True)
+        for layer in image.layers:
+            if layer.raw is not None:
+                self._objects[layer.raw] = (layer, layer.media_type == oci.ENVELOPE)
+
+    def _known(self, digest: Digest) -> tuple[Descriptor, bool] | None:
+        with self._guard:
+            return self._objects.get(digest)
+
+    def _find(self, digest: Digest) -> tuple[Descriptor, bool] | None:
+        if self._known(digest) is None:
+            self._read_all()
+        return self._known(digest)
+
+    def _tags(self) -> tuple[str, ...]:
+        return self._registry.tags() or ()
+
+    def _read_all(self) -> None:
+        """Look at every tag, and at what refers to each artifact, once."""
+        with self._guard:
+            if self._is_read:
+                return
+            self._is_read = True
+        wanted = [tag for tag in self._tags() if is_ref_tag(tag)]
+        unseen = [tag for tag in wanted if tag not in self._tagged]
+        at_once(self._look, unseen, askers=ASKERS)
+        with self._guard:
+            subjects = [tagged.digest for tagged in self._tagged.values() if tagged is not None]
+        at_once(self._learn_referrers, subjects, askers=ASKERS)
+
+    def _learn_referrers(self, subject: Digest) -> None:
+        for item in self._registry.referrers(subject):
+            found = self._registry.manifest(item.digest)
+            if found is None:
+                continue
+            image = oci.parse_image(found.data, what=f"{self.url}: {short(item.digest)}")
+            if image.artifact_type != oci.ATTESTATION:
+                continue
+            with self._guard:
+                for layer in image.layers:
+                    if layer.raw is not None:
+                        is_raw = layer.media_type == oci.ENVELOPE
+                        self._objects.setdefault(layer.raw, (layer, is_raw))
+
+    def _image(self, tag: str, kind: str) -> Image | None:
+        return _tagged_image(self._registry, tag, kind)
+
+    def _attest(self, held: Held, subject: Descriptor, data: bytes) -> None:
+        """Put what is attested of an artifact as its referrer, before the tag shows it."""
+        if not held.attestations:
+            return
+        self.put_blob(_empty().digest, [oci.EMPTY_BYTES])
+        self._registry.put_manifest(subject.digest, data, oci.IMAGE)
+        image = oci.Image(oci.ATTESTATION, _empty(), held.attestations, subject)
+        made = oci.encode_image(image)
+        said = oci.describe(made, oci.IMAGE, artifact_type=oci.ATTESTATION)
+        if not self._registry.put_manifest(said.digest, made, oci.IMAGE):
+            self._registry.refer(subject.digest, said)
+
+
+class RegistryLog:
+    """See ``LogFiles``: the layers of one image manifest, which is replaced as a whole.
+
+    What is written is seen with the next checkpoint.
+    """
+
+    def __init__(self, registry: Registry, origin: str) -> None:
+        self._registry = registry
+        self._origin = origin
+        self._image: Image | None = None
+        self._new: dict[str, Descriptor] = {}
+
+    @property
+    def _tag(self) -> str:
+        tag = LOG_TAG + self._origin
+        if len(tag) > MAX_TAG_CHARS:
+            raise UsageError(f"log {self._origin[:80]}: its name is too long for a registry")
+        return tag
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        self._check_name(name)
+        if self._image is None or name in _HEADS:
+            self._image = _tagged_image(self._registry, self._tag, oci.LOG)
+        layer = self._layers().get(name)
+        if layer is None:
+            return None
+        return _document(self._registry, layer, oci.MAX_DOCUMENT_BYTES)[: limit + 1]
+
+    def widths(self, name: str) -> Sequence[int]:
+        prefix = f"{name}.p/"
+        found = (key.removeprefix(prefix) for key in self._layers() if key.startswith(prefix))
+        return sorted(int(text) for text in found if re.fullmatch(r"[1-9][0-9]{0,2}", text))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._check_name(name)
+        self._new[name] = self._put(name, data)
+        if name in _HEADS and layout.CHECKPOINT in self._layers():
+            self._publish()
+
+    def swap(self, name: str, data: bytes, *, expect: bytes | None) -> None:
+        self._check_name(name)
+        self._image = _tagged_image(self._registry, self._tag, oci.LOG)
+        there = self._layers().get(name)
+        found = None if there is None else _document(self._registry, there, len(expect or b"") + 1)
+        if found != expect:
+            raise Conflict(f"{self!r}: changed meanwhile")
+        self._new[name] = self._put(name, data)
+        self._publish()
+
+    def _publish(self) -> None:
+        kept = {**self._layers(), **self._new}
+        wider = {name: _width(name) for name in self._new if ".p/" in name}
+        layers = {
+            name: layer
+            for name, layer in kept.items()
+            if not any(
+                _stem(name) == _stem(other) and ".p/" in name and _width(name) < width
+                for other, width in wider.items()
+            )
+            and not (".p/" in name and _stem(name) in self._new)
+        }
+        image = oci.Image(
+            oci.LOG,
+            _empty(),
+            tuple(layers[name] for name in sorted(layers)),
+            annotations=((oci.ORIGIN, self._origin),),
+        )
+        _put_image(self._registry, self._tag, image)
+        self._image = image
+        self._new.clear()
+
+    def _put(self, name: str, data: bytes) -> Descriptor:
+        layer = oci.describe(data, oci.LOG_FILE, title=name)
+        if not self._registry.has_blob(layer.digest):
+            self._registry.put_blob(layer.digest, [data])
+        return layer
+
+    def _layers(self) -> dict[str, Descriptor]:
+        image = self._image
+        return {} if image is None else {l.said(oci.TITLE) or "": l for l in image.layers}  # noqa: E741
+
+    def _check_name(self, name: str) -> None:
+        layout.check_name(f"{layout.LOGS}/{self._origin}/{name}", what=self._registry.url)
+
+    def __repr__(self) -> str:
+        return f"{self._registry.url}: log {self._origin}"
+
+
+_HEADS: Final = (layout.CHECKPOINT, layout.VERIFIER, layout.PUBLISHER)
+
+
+def tag_of(name: str, what: str) -> str:
+    """The tag of a ref. Raises ``Corrupt`` on names that are none, ``UsageError`` on long ones."""
+    layout.check_name(f"{layout.REFS}/{name}", what=what)
+    tag = name.replace("/", "..")
+    if len(tag) > MAX_TAG_CHARS or not is_ref_tag(tag):
+        raise UsageError(f"{name}: can't be a tag of a registry", hint=f"kvg mv {name} OTHER")
+    return tag
+
+
+def is_ref_tag(tag: str) -> bool:
+    """Whether a tag can be that of a ref."""
+    is_name = layout.is_name(f"{layout.REFS}/{tag.replace('..', '/')}")
+    return is_name and tag[0] not in "_.-" and re.fullmatch(_FALLBACK, tag) is None
+
+
+def _image(name: str, pointer: Pointer, held: Held) -> Image:
+    notes = {oci.REF: name, oci.ORIGIN: pointer.origin, oci.POSITION: str(pointer.index)}
+    return oci.Image(
+        oci.ARTIFACT, held.config, held.layers, annotations=tuple(sorted(notes.items()))
+    )
+
+
+def _tagged_image(registry: Registry, tag: str, kind: str) -> Image | None:
+    found = registry.manifest(tag)
+    if found is None:
+        return None
+    what = f"{registry.url}: {tag}"
+    image = oci.parse_image(found.data, what=what)
+    if image.artifact_type != kind:
+        raise Corrupt(f"{what}: is {image.artifact_type[:80]!r}, not {kind}")
+    return image
+
+
+def _put_image(registry: Registry, tag: str, image: Image) -> None:
+    if not registry.has_blob(image.config.digest):
+        registry.put_blob(image.config.digest, [oci.EMPTY_BYTES])
+    registry.put_manifest(tag, oci.encode_image(image), oci.IMAGE)
+
+
+def _document(registry: Registry, layer: Descriptor, limit: int) -> bytes:
+    data = b"".join(registry.blob(layer.digest, start=0, limit=min(limit, layer.size) + 1))
+    if sha256(data) != layer.digest:
+        raise Corrupt(f"{registry.url}: blob {short(layer.digest)} is damaged or too large")
+    return data
+
+
+def _empty() -> Descriptor:
+    return oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
+
+
+def _stem(name: str) -> str:
+    return name.partition(".p/")[0]
+
+
+def _width(name: str) -> int:
+    text = name.rpartition("/")[2]
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,244 @@
+"""Container registries: logins, tags, redirects, and stock clients."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import sha256
+from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed, UsageError
+from kvg.remote import Access, open_remote
+from kvg.remote.distribution import Registry, is_of_domain
+from kvg.remote.docker_login import login_for
+from kvg.remote.registry import is_ref_tag, tag_of
+from tests.remote.programs import PASSWORD, USER, Oci, registry
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oci]:
+    with registry(tmp_path_factory.mktemp("registry"), login=True) as server:
+        yield server
+
+
+def test_blobs_and_manifests(guarded: Oci) -> None:
+    place = Registry(guarded.url("team/kv"), guarded.access)
+    assert place.tags() is None
+    data = bytes(range(256)) * 9000
+    digest = sha256(data)
+    assert not place.has_blob(digest)
+    place.put_blob(digest, [data[:7], data[7:]])
+    assert place.has_blob(digest)
+    for start in (0, 1, len(data) - 1, len(data), len(data) + 9):
+        got = b"".join(place.blob(digest, start=start, limit=100))
+        assert got == data[start : start + 100]
+    with pytest.raises(NotFound):
+        list(place.blob(sha256(b"none"), start=0, limit=1))
+    with pytest.raises(RemoteFailed):
+        place.put_blob(sha256(b"another"), [b"these bytes"])
+    assert place.manifest("latest") is None
+
+
+def test_without_the_login_it_is_refused_and_said_how(guarded: Oci) -> None:
+    for access in (Access(), Access({"DOCKER_CONFIG": "/nonexistent"})):
+        with pytest.raises(RemoteFailed) as told:
+            open_remote(guarded.url("team/kv"), cwd=Path(), access=access).check()
+        assert told.value.hint == f"docker login {guarded.host}"
+
+
+def test_a_wrong_login_is_never_shown(guarded: Oci, tmp_path: Path) -> None:
+    import base64
+
+    auth = base64.b64encode(b"reader:wrong-secret").decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {guarded.host: {"auth": auth}}}))
+    access = Access({"DOCKER_CONFIG": str(tmp_path)})
+    with pytest.raises(RemoteFailed) as told:
+        open_remote(guarded.url("team/kv"), cwd=tmp_path, access=access).check()
+    assert "wrong-secret" not in f"{told.value.message}{told.value.hint}" and auth not in repr(told)
+    assert "wrong-secret" not in repr(login_for(guarded.host, access))
+
+
+def test_logins_as_docker_has_them(guarded: Oci, tmp_path: Path, monkeypatch: object) -> None:
+    found = login_for(guarded.host, guarded.access)
+    assert found is not None and (found.user, found.password) == (USER, PASSWORD)
+    assert login_for("other.example.org", guarded.access) is None
+    program = tmp_path / "docker-credential-test"
+    program.write_text(
+        "#!/bin/sh\nread server\n"
+        'test "$server" = known.example.org || exit 1\n'
+        'echo \'{"Username": "me", "Secret": "of the helper"}\'\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "config.json").write_text('{"credsStore": "test"}')
+    access = Access({"DOCKER_CONFIG": str(tmp_path)})
+    helped = login_for("known.example.org", access)
+    assert helped is not None and helped.password == "of the helper"
+    assert login_for("unknown.example.org", access) is None
+    (tmp_path / "config.json").write_text('{"credHelpers": {"h": "absent"}}')
+    with pytest.raises(RemoteFailed):
+        login_for("h", access)
+    (tmp_path / "config.json").write_text("no json")
+    with pytest.raises(RemoteFailed):
+        login_for("h", access)
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"), [("demo", "demo"), ("docs/a.b/c", "docs..a.b..c"), ("a-b", "a-b")]
+)
+def test_tags_of_refs(name: str, tag: str) -> None:
+    assert tag_of(name, "it") == tag and is_ref_tag(tag)
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "sha256-" + "0" * 64, "-a"])
+def test_refs_that_can_be_no_tag(name: str) -> None:
+    with pytest.raises(UsageError):
+        tag_of(name, "it")
+
+
+@pytest.mark.parametrize("name", ["../x", "A", "a//b", ".a"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(Corrupt):
+        tag_of(name, "it")
+
+
+@pytest.mark.parametrize(
+    "url", ["oci://", "oci://host", "oci://host/", "oci://me:pw@host/x", "oci://h/X", "oci://h/a?b"]
+)
+def test_addresses(url: str) -> None:
+    with pytest.raises(UsageError) as told:
+        open_remote(url, cwd=Path())
+    assert "pw" not in told.value.message or "me:pw" not in told.value.message
+
+
+def test_domains() -> None:
+    assert is_of_domain("auth.docker.io", "registry-1.docker.io")
+    assert is_of_domain("ghcr.io", "ghcr.io")
+    assert not is_of_domain("evil.org", "registry.example.org")
+    assert not is_of_domain("127.0.0.2", "127.0.0.1")
+    assert not is_of_domain("localhost", "host")
+
+
+Handle = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def lying(handle: Handle) -> Iterator[tuple[str, list[tuple[str, str, dict[str, str]]]]]:
+    """A server that answers as ``handle`` does; yields its address and what it was asked."""
+    asked: list[tuple[str, str, dict[str, str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked.append((self.command, self.path, dict(self.headers)))
+            handle(self)
+
+        do_HEAD = do_POST = do_PUT = do_GET
+
+        def log_message(self, *args: object) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def answer(status: int, body: bytes = b"", **headers: str) -> Handle:
+    def handle(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return handle
+
+
+def config(folder: Path, host: str) -> Access:
+    import base64
+
+    auth = base64.b64encode(b"me:the-secret").decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+    return Access({"DOCKER_CONFIG": str(folder)})
+
+
+def test_the_login_goes_to_no_other_host(tmp_path: Path) -> None:
+    with lying(answer(200, b'{"token":"t"}')) as (other, stolen):
+        realm = f'Bearer realm="http://localhost:{other.rpartition(":")[2]}/token",service="x"'
+        with lying(answer(401, WWW_Authenticate=realm)) as (host, _):
+            remote = open_remote(
+                f"oci://{host}/team/kv", cwd=tmp_path, access=config(tmp_path, host)
+            )
+            with pytest.raises(RemoteFailed, match="another host") as told:
+                remote.check()
+        assert stolen == []
+        assert "the-secret" not in f"{told.value.message}{told.value.hint}"
+
+
+def test_a_blob_on_another_host_gets_no_login(tmp_path: Path) -> None:
+    with lying(answer(206, b"data", Content_Range="bytes 0-3/4")) as (other, asked):
+
+        def handle(handler: BaseHTTPRequestHandler) -> None:
+            if "Authorization" not in handler.headers:
+                answer(401, WWW_Authenticate='Basic realm="x"')(handler)
+            else:
+                answer(307, Location=f"http://{other}/blob?signature=x")(handler)
+
+        with lying(handle) as (host, own):
+            place = Registry(f"oci://{host}/team/kv", config(tmp_path, host))
+            assert b"".join(place.blob(sha256(b"data"), start=0, limit=10)) == b"data"
+    assert any("Authorization" in headers for *_, headers in own)
+    assert [path for _, path, _ in asked] == ["/blob?signature=x"]
+    assert not any("Authorization" in headers for *_, headers in asked)
+
+
+LIES: dict[str, Handle] = {
+    "no json": answer(200, b"<html>"),
+    "duplicate keys": answer(200, b'{"tags":["a"],"tags":[]}'),
+    "tags of another kind": answer(200, b'{"tags":[7]}'),
+    "a server that fails": answer(500, b"oh"),
+    "redirects in a circle": answer(307, Location="/v2/team/kv/tags/list"),
+    "a challenge of no kind": answer(401, WWW_Authenticate="Strange x"),
+    "a list without an end": answer(200, b'{"tags":["a"]}', Link='</v2/x?n=1>; rel="next"'),
+    "cut": answer(200, b'{"tags":'),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_registry_that_lies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvg.remote.distribution.MAX_PAGES", 5)
+    with lying(LIES[name]) as (host, _):
+        remote = open_remote(f"oci://{host}/team/kv", cwd=tmp_path)
+        with pytest.raises(KvgError) as told:
+            remote.check()
+        assert told.value.code in (5, 9)
+
+
+def test_a_manifest_that_is_another(tmp_path: Path) -> None:
+    with lying(answer(200, b"{}")) as (host, _):
+        place = Registry(f"oci://{host}/team/kv", Access())
+        with pytest.raises(Corrupt):
+            place.manifest(sha256(b"other"))
+
+
+def test_an_upload_sent_to_another_host(tmp_path: Path) -> None:
+    with (
+        lying(answer(201)) as (other, asked),
+        lying(answer(202, Location=f"http://{other}/upload")) as (host, _),
+    ):
+        place = Registry(f"oci://{host}/team/kv", Access())
+        with pytest.raises(RemoteFailed, match="another host"):
+            place.put_blob(sha256(b"x"), [b"x"])
+    assert asked == []
