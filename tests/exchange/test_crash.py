@@ -1,9 +1,14 @@
-"""Push and pull, stopped at every step: nothing partial is seen, and the next try ends the work."""
+"""Push and pull, stopped at every step: nothing partial is seen, and the next try ends the work.
+
+Each step of a pull is struck by one kind of fault beside ``kill -9``, in turn, and by all of them
+with ``KVG_CRASH_ALL=1``.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +19,15 @@ from kvg.errors import KvgError
 from kvg.verify import check_store
 from kvg.verify.check import VerifySummary
 from tests.exchange.conftest import Person
-from tests.store.faults import Recorder, die, hooked
+from tests.store.faults import KINDS, Kind, Recorder, die, hooked, quick_folder, run
+
+STRUCK = [kind for kind in KINDS if not kind.is_deadly]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with quick_folder() as folder:
+        yield folder
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -26,8 +39,6 @@ def steps_of(work: Callable[[], object]) -> int:
 
 def killed_at(work: Callable[[], object], at: int) -> bool:
     """Do ``work`` in a process that is killed at step ``at``; whether it came to its end."""
-    import os
-
     count = 0
 
     def hook(_name: str, _path: str) -> None:
@@ -72,7 +83,7 @@ def test_push_killed_at_every_step(
     copy(share, tmp_path / "share0")
     copy(alice.folder, tmp_path / "alice0")
     total = steps_of(alice.push)
-    for at in range(1, total + 1, 2):
+    for at in range(1, total + 1):
         copy(tmp_path / "share0", share)
         copy(tmp_path / "alice0", alice.folder)
         killed_at(alice.push, at)
@@ -86,7 +97,7 @@ def test_push_killed_at_every_step(
         assert not final.pull().findings
         assert final.store.ref("demo") == newer
     record_property(
-        "exchange matrix", ("push, kill -9", f"{total} steps", len(range(1, total + 1, 2)))
+        "exchange matrix", ("push, kill -9", f"{total} steps", len(range(1, total + 1)))
     )
 
 
@@ -101,7 +112,7 @@ def test_pull_killed_at_every_step(
     alice.push()
     copy(bob.folder, tmp_path / "bob0")
     total = steps_of(bob.pull)
-    for at in range(1, total + 1, 3):
+    for at in range(1, total + 1):
         copy(tmp_path / "bob0", bob.folder)
         is_done = killed_at(bob.pull, at)
         check_nothing_partial(bob)
@@ -110,8 +121,41 @@ def test_pull_killed_at_every_step(
         assert not again.findings
         assert bob.store.ref("demo") == newer
     record_property(
-        "exchange matrix", ("pull, kill -9", f"{total} steps", len(range(1, total + 1, 3)))
+        "exchange matrix", ("pull, kill -9", f"{total} steps", len(range(1, total + 1)))
     )
+
+
+@pytest.mark.slow
+def test_pull_struck_at_every_step(
+    alice: Person, bob: Person, share: Path, tmp_path: Path, record_property: Callable[..., None]
+) -> None:
+    older = alice.deposit("demo", range(5, 20))
+    alice.push()
+    bob.clone(share, alice)
+    newer = alice.deposit("demo", range(40))
+    alice.push()
+    copy(bob.folder, tmp_path / "bob0")
+    recorder = Recorder([])
+    with hooked(recorder):
+        bob.pull()
+    points = 0
+    for at, name in enumerate(recorder.names, 1):
+        for kind in kinds_for(at, name):
+            copy(tmp_path / "bob0", bob.folder)
+            is_done = run(bob.pull, kind, at)
+            check_nothing_partial(bob)
+            assert bob.store.ref("demo") in ((newer,) if is_done else (older, newer)), (kind, at)
+            assert not bob.pull().findings
+            assert bob.store.ref("demo") == newer
+            points += 1
+    record_property(
+        "exchange matrix", ("pull, other faults", f"{len(recorder.names)} steps", points)
+    )
+
+
+def kinds_for(at: int, name: str) -> list[Kind]:
+    fitting = [kind for kind in STRUCK if not kind.steps or name in kind.steps]
+    return fitting if os.environ.get("KVG_CRASH_ALL") else [fitting[at % len(fitting)]]
 
 
 def _reader(bob: Person, tmp_path: Path) -> Person:

@@ -1,4 +1,7 @@
-"""Writers, readers and collectors at once. ``KVG_STRESS_SECONDS`` makes it last longer."""
+"""Writers, readers and collectors at once.
+
+``KVG_STRESS_SECONDS`` makes it last longer, and from a minute on with more of them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.store.faults import quick_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("KVG_STRESS_SECONDS", "4"))
-WRITERS, READERS, COLLECTORS = 3, 2, 2
+WRITERS, READERS, COLLECTORS = (6, 4, 2) if SECONDS >= 60 else (3, 2, 2)
 
 HEAD = """
 import json, random, sys, time
