@@ -65,6 +65,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("store.witnesses", "who may cosign the log; kvg log --witness adds one"),
     Option("default.model", "the model that is used without --model"),
     Option("deposit.require", "gates without which nothing is deposited or accepted"),
+    Option("freshness.schema", "the schema version in force; artifacts made for another are stale"),
 )
 BY_KEY: dict[str, Option] = {option.key: option for option in OPTIONS}
 

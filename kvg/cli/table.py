@@ -187,7 +187,7 @@ VERBS: tuple[Verb, ...] = (
         ),
         dry_run=("add",),
     ),
-    Verb("solve", FLYWHEEL, "answer a problem by the stored method of its family", "solve"),
+    Verb("solve", FLYWHEEL, "answer a problem from what is stored for its structure", "solve"),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
     Verb(
         "bench",

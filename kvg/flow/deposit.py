@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvg import __version__, durable
-from kvg.digest import Digest, blake3_hex, sha256
+from kvg import __version__
+from kvg.digest import Digest
 from kvg.errors import UsageError
 from kvg.flow.attested import attested
+from kvg.flow.building import build
+from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.gated import attest_gates, pass_gates
 from kvg.flow.records.computed import Deposited
 from kvg.flow.registered import (
@@ -24,27 +26,21 @@ from kvg.flow.registered import (
     tokenizer_of,
 )
 from kvg.flow.requests import DepositRequest
-from kvg.flow.reuse import Plan, Reuse, check_parent, find_reuse, find_same
+from kvg.flow.reuse import Plan, check_parent, find_same
+from kvg.flow.selfproof import prove_itself
 from kvg.flow.settings import Settings, signing_key
-from kvg.flow.sources import Source, parse_text, read_source
-from kvg.objects.manifest import (
-    Group,
-    Layout,
-    Manifest,
-    Page,
-    Tokens,
-    Witness,
-    encode_manifest,
-)
-from kvg.objects.page import DTYPE_SIZES, data_start
+from kvg.flow.sources import Source, parse_text, read_part, read_source
+from kvg.objects.manifest import Manifest
 from kvg.objects.statement import Provenance, Resource, encode_provenance
-from kvg.objects.tokens import encode_ids
+from kvg.problem.family import parse_problem
 from kvg.store import RefMove, check_ref_name
 
 if TYPE_CHECKING:
+    from kvg.flow.building import Built
     from kvg.gates import GateOutcome
     from kvg.model.folder import ModelFiles
-    from kvg.model.session import Session, Slot
+    from kvg.model.session import Session
+    from kvg.model.text import Tokenizer
     from kvg.signing.keys import PrivateKey
     from kvg.store import Pending, Published, Store
 
@@ -54,35 +50,27 @@ NEAR_START = 400
 _MOMENT = re.compile(r"\b(19|20)\d\d-[01]\d-[0-3]\d\b|\b[012]?\d:[0-5]\d(:[0-5]\d)?\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """An artifact that was computed and stored, not yet named by the log."""
-
-    manifest: Manifest
-    n_computed: int
-    prefill_ms: float
-
-
 def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposited:
     """Deposit what ``request`` says and move its ref.
 
     A text whose ids are stored computes nothing. Nothing is visible before all of it is durable.
-    Raises ``UsageError``, ``NotFound``, ``Incompatible``, ``NoSpace``, ``Conflict``, ``Untrusted``.
+    Raises ``UsageError``, ``NotFound``, ``Incompatible``, ``NoSpace``, ``Conflict``, ``Untrusted``,
+    and ``GateFailed``; then nothing is left but the evidence.
     """
     check_ref_name(request.ref)
     source = read_source(settings, request)
-    depends = _depends(settings, request)
-    family = _family(settings, request)
-    outcomes = pass_gates(store, settings, request, source)
-    check_torch()
-    model = registered_model(store, request.model)
-    files = identified(store, settings, model)
-    ids = tuple(source.ids(tokenizer_of(model), what=request.ref))
+    contract = contract_for(
+        store, settings, request.valid_until, request.depends, request.schema_version
+    )
+    problem = _problem(settings, request)
+    opened = cache(lambda: _opened(store, settings, request))
+    outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
+    model, files, session, tokenizer = opened()
+    ids = tuple(source.ids(tokenizer, what=request.ref))
     _warn_of_moments(settings, source, request.ref)
     before = store.ref(request.ref)
     with store.pending() as pending:
         parent = _parent(store, request, ids)
-        session = _open(settings, model, request)
         session.check_window(len(ids))
         plan = _plan(session, files, request, ids)
         same = find_same(store, plan)
@@ -91,19 +79,65 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         key = signing_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
-        built = _build(store, settings, session, pending, plan, parent)
-        provenance = _provenance(request, source, depends, model, files, session, parent, started)
-        if family is not None:
+        built = build(store, settings, session, pending, plan, parent)
+        provenance = _provenance(request, source, contract, model, files, session, parent, started)
+        if problem is not None:
+            family = parse_problem(problem).family.document
             provenance = replace(provenance, family=pending.put(family).digest)
-        envelope = _attest(store, pending, source, request, built.manifest, provenance, key)
-        gates = attest_gates(pending, outcomes, built.manifest.digest, key)
-        published = store.record(
-            built.manifest.digest,
-            [envelope, *gates],
-            refs=[RefMove(request.ref, built.manifest.digest, before)],
+        if not request.no_source:
+            for _, data in source.parts:
+                pending.put(data)
+        outcomes = (*prove_itself(store, session, built.manifest, ids), *outcomes)
+        published, envelope = sign_and_record(
+            store, pending, built.manifest, provenance, outcomes, request.ref, before, key
         )
         store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
-        return _deposited(store, request, session, pending, built, envelope, published, store_ms)
+        return deposited(store, request.ref, session, pending, built, envelope, published, store_ms)
+
+
+class _Opened(NamedTuple):
+    """A registered model, its files as they are now, and a session of it."""
+
+    model: RegisteredModel
+    files: ModelFiles
+    session: Session
+    tokenizer: Tokenizer
+
+    @property
+    def asked(self) -> tuple[Session, Tokenizer]:
+        return self.session, self.tokenizer
+
+
+def _opened(store: Store, settings: Settings, request: DepositRequest) -> _Opened:
+    """Raises ``NotFound``, ``Incompatible``."""
+    check_torch()
+    model = registered_model(store, request.model)
+    files = identified(store, settings, model)
+    tokenizer = tokenizer_of(model)
+    return _Opened(model, files, _open(settings, model, request), tokenizer)
+
+
+def sign_and_record(
+    store: Store,
+    pending: Pending,
+    manifest: Manifest,
+    provenance: Provenance,
+    outcomes: Sequence[GateOutcome],
+    ref: str,
+    before: Digest | None,
+    key: PrivateKey,
+) -> tuple[Published, Digest]:
+    """Sign where a stored artifact came from and what it passed, log that and move ``ref``.
+
+    Returns what was published, and the envelope of the provenance.
+    """
+    from kvg.signing.dsse import sign_envelope
+
+    payload = encode_provenance(manifest.digest, provenance)
+    envelope = pending.put(sign_envelope(payload, [key])).digest
+    gates = attest_gates(pending, outcomes, manifest.digest, key)
+    move = RefMove(ref, manifest.digest, before)
+    return store.record(manifest.digest, [envelope, *gates], refs=[move]), envelope
 
 
 def _open(settings: Settings, model: RegisteredModel, request: DepositRequest) -> Session:
@@ -146,129 +180,10 @@ def _parent(store: Store, request: DepositRequest, ids: Sequence[int]) -> Digest
     return digest
 
 
-def _build(
-    store: Store,
-    settings: Settings,
-    session: Session,
-    pending: Pending,
-    plan: Plan,
-    parent: Digest | None,
-) -> Built:
-    """Compute what is not stored yet; put tokens, pages and manifest, in this order."""
-    reuse = find_reuse(store, plan, parent=parent)
-    slot = session.slot()
-    began = time.perf_counter()
-    first = _restore(session, slot, reuse) if reuse else 0
-    witnesses = _prefill(session, slot, plan, first, reuse)
-    prefill_ms = (time.perf_counter() - began) * 1e3
-    pages = _put_pages(settings, session, pending, slot, plan, reuse)
-    tokens = encode_ids(plan.ids)
-    pending.put(tokens)
-    manifest = Manifest(
-        model=plan.model,
-        engine=plan.engine,
-        tokens=Tokens(sha256(tokens), plan.count),
-        layout=Layout(plan.page_tokens, plan.groups),
-        pages=pages,
-        witnesses=witnesses,
-    )
-    pending.put(encode_manifest(manifest))
-    return Built(manifest, plan.count - first, prefill_ms)
-
-
-def _restore(session: Session, slot: Slot, reuse: Reuse) -> int:
-    """Put back what is reused. A whole artifact proves itself by its witness first."""
-    manifest = reuse.verified.manifest
-    session.restore(slot, reuse.verified, cut=reuse.n_tokens)
-    if reuse.n_tokens == manifest.count:
-        logits, _ = session.resume(slot, reuse.verified.ids[-1], ())
-        session.check_witness(reuse.verified, manifest.witnesses[-1], logits)
-    return reuse.n_tokens
-
-
-def _prefill(
-    session: Session, slot: Slot, plan: Plan, first: int, reuse: Reuse | None
-) -> tuple[Witness, ...]:
-    from kvg.model.session import witness_of
-
-    wanted = [cut - 1 for cut in (*plan.cuts, plan.count) if cut > first]
-    done = session.prefill(slot, plan.ids[first:], wanted) if first < plan.count else None
-    computed = (
-        [witness_of(position, done.logits[position], session.model.dtype) for position in wanted]
-        if done
-        else []
-    )
-    return (*(reuse.witnesses if reuse else ()), *computed)
-
-
-def _put_pages(
-    settings: Settings,
-    session: Session,
-    pending: Pending,
-    slot: Slot,
-    plan: Plan,
-    reuse: Reuse | None,
-) -> tuple[Page, ...]:
-    """Store every page of ``plan``; those taken over are kept, not computed again."""
-    taken = {(page.group, page.start): page for page in (reuse.pages if reuse else ())}
-    spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]
-
-    def put(item: tuple[Group, int, int]) -> Page:
-        group, start, end = item
-        page = taken.get((group.name, start))
-        if page is not None and pending.keep(page.digest):
-            return page
-        return _put_page(pending, slot, group, start, end)
-
-    total = plan.count * len(plan.groups)
-    pages: list[Page] = []
-    with (
-        settings.report.task("store pages", total, "tokens") as task,
-        ThreadPoolExecutor(max(1, settings.jobs)) as pool,
-    ):
-        for page in pool.map(put, spans):
-            pages.append(page)
-            task.advance(page.n_tokens)
-    return tuple(pages)
-
-
-def _put_page(pending: Pending, slot: Slot, group: Group, start: int, end: int) -> Page:
-    from kvg.model.state import capture_page
-
-    raw = capture_page(slot.state, group, start, end, what=f"{group.name} [{start}, {end})")
-    digest = sha256(raw)
-    pending.put(
-        raw,
-        digest=digest,
-        data_start=data_start(group, end - start),
-        element=DTYPE_SIZES[group.dtype],
-    )
-    return Page(group.name, start, end, digest, blake3_hex(raw), len(raw))
-
-
-def _attest(
-    store: Store,
-    pending: Pending,
-    source: Source,
-    request: DepositRequest,
-    manifest: Manifest,
-    provenance: Provenance,
-    key: PrivateKey,
-) -> Digest:
-    """Sign the provenance and store the envelope, after the source that it names."""
-    from kvg.signing.dsse import sign_envelope
-
-    if not request.no_source:
-        for _, data in source.parts:
-            pending.put(data)
-    payload = encode_provenance(manifest.digest, provenance)
-    return pending.put(sign_envelope(payload, [key])).digest
-
-
 def _provenance(
     request: DepositRequest,
     source: Source,
-    depends: tuple[Resource, ...],
+    contract: Contract,
     model: RegisteredModel,
     files: ModelFiles,
     session: Session,
@@ -284,8 +199,8 @@ def _provenance(
         method=None,
         parent=parent,
         cut_points=request.cut_points,
-        valid_until=request.valid_until,
-        depends=depends,
+        valid_until=contract.valid_until,
+        depends=contract.depends,
         kind=source.kind,
         device_class=session.model.device.type,
         kernels=kernels_version(),
@@ -294,29 +209,18 @@ def _provenance(
         tokenizer=Resource("tokenizer", files.tokenizer) if files.tokenizer else None,
         template=Resource("chat template", template) if template else None,
         builder=BUILDER,
-        started=_timestamp(started),
-        finished=_timestamp(time.time()),
+        started=timestamp(started),
+        finished=timestamp(time.time()),
+        schema_version=contract.schema_version,
     )
 
 
-def _family(settings: Settings, request: DepositRequest) -> bytes | None:
-    """The document of the family whose problem is in a file."""
+def _problem(settings: Settings, request: DepositRequest) -> str | None:
+    """The problem that the text answers, out of its file."""
     if request.family is None:
         return None
-    from kvg.problem.family import parse_problem
-
-    path = request.family
-    with durable.translated(path), open(settings.cwd / path, "rb") as file:
-        text = parse_text(file.read(), what=str(path))
-    return parse_problem(text).family.document
-
-
-def _depends(settings: Settings, request: DepositRequest) -> tuple[Resource, ...]:
-    found = []
-    for path in request.depends:
-        with durable.translated(path), open(settings.cwd / path, "rb") as file:
-            found.append(Resource(path.name, sha256(file.read())))
-    return tuple(found)
+    name, data = read_part(settings, request.family)
+    return parse_text(data, what=name)
 
 
 def _unchanged(
@@ -357,9 +261,9 @@ def _unchanged(
     )
 
 
-def _deposited(
+def deposited(
     store: Store,
-    request: DepositRequest,
+    ref: str,
     session: Session,
     pending: Pending,
     built: Built,
@@ -367,9 +271,10 @@ def _deposited(
     published: Published,
     store_ms: float,
 ) -> Deposited:
+    """The record of an artifact that is now stored and named."""
     manifest = built.manifest
     return Deposited(
-        ref=request.ref,
+        ref=ref,
         digest=manifest.digest,
         unchanged=False,
         tokens=manifest.count,
@@ -411,5 +316,6 @@ def _warn_of_moments(settings: Settings, source: Source, ref: str) -> None:
         )
 
 
-def _timestamp(seconds: float) -> str:
+def timestamp(seconds: float) -> str:
+    """A moment as statements have it: RFC 3339, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -6,54 +6,108 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, sha256
 from kvg.errors import GateFailed
-from kvg.verify.judgement import is_gate_met, required_gates
+from kvg.flow.rejected import check_outcomes
+from kvg.verify.judgement import ALWAYS, is_gate_met, required_gates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kvg.flow.requests import DepositRequest
     from kvg.flow.settings import Settings
     from kvg.flow.sources import Source
-    from kvg.gates import GateInput, GateOutcome
+    from kvg.gates import GateInput, GateOutcome, Spec
+    from kvg.gates.run import Seeded
+    from kvg.model.session import Session
+    from kvg.model.text import Message, Tokenizer
     from kvg.signing.keys import PrivateKey
     from kvg.store import Pending, Store
 
 
 def pass_gates(
-    store: Store, settings: Settings, request: DepositRequest, source: Source
+    store: Store,
+    settings: Settings,
+    request: DepositRequest,
+    source: Source,
+    problem: str | None,
+    opened: Callable[[], tuple[Session, Tokenizer]],
 ) -> tuple[GateOutcome, ...]:
     """The outcomes of the gates that ``request`` asks for, all of them passed.
 
-    Raises ``GateFailed`` when one fails, or when the store requires one that is not asked for.
+    ``problem`` is what the text answers, if it is said; ``opened`` gives the model, which only some
+    gates need. Raises ``GateFailed`` when one fails, or when the store requires one that is not
+    asked for.
     """
     required = required_gates(store)
     if not request.gates and not required:
         return ()
-    from kvg.flow.sandboxed import place_of
-    from kvg.gates import parse_spec, run_gate
+    from kvg.flow.asking import seeded
+    from kvg.gates import parse_spec
 
     specs = [parse_spec(spec) for spec in request.gates]
-    missing = [name for name in required if not is_gate_met(name, [spec.gate for spec in specs])]
+    check_policy(store, [spec.gate for spec in specs], what=request.ref)
+    given = gate_input(source, problem, what=request.ref)
+    asked = seeded(opened, lambda: _asked(source, problem, what=request.ref))
+    outcomes = run_gates(store, settings, specs, given, asked, no_sandbox=request.no_sandbox)
+    judged = tuple(sha256(part) for part in (given.text, given.answer) if part is not None)
+    check_outcomes(store, settings, request.ref, outcomes, judged, request.key)
+    return outcomes
+
+
+def check_policy(store: Store, gates: Sequence[str], *, what: str) -> None:
+    """Raise ``GateFailed`` unless ``gates`` are all that the store requires of a deposit."""
+    asked = (*ALWAYS, *gates)
+    missing = [name for name in required_gates(store) if not is_gate_met(name, asked)]
     if missing:
         raise GateFailed(
-            f"{request.ref}: the store requires gates that were not asked for: "
-            f"{', '.join(missing)}",
+            f"{what}: the store requires gates that were not asked for: {', '.join(missing)}",
             hint="deposit with --gate SPEC; kvg gate list",
         )
-    place = place_of(settings, store, no_sandbox=request.no_sandbox)
-    given = gate_input(source, what=request.ref)
-    outcomes = []
+
+
+def run_gates(
+    store: Store,
+    settings: Settings,
+    specs: Sequence[Spec],
+    given: GateInput,
+    asked: Seeded | None,
+    *,
+    no_sandbox: bool,
+) -> tuple[GateOutcome, ...]:
+    """The outcomes of ``specs`` up to the first that fails."""
+    from kvg.flow.sandboxed import place_of
+    from kvg.gates import run_gate
+
+    place = place_of(settings, store, no_sandbox=no_sandbox)
+    outcomes: list[GateOutcome] = []
     for spec in specs:
-        outcome = run_gate(spec, given, place)
-        outcome.check()
-        outcomes.append(outcome)
+        outcomes.append(run_gate(spec, given, place, seeded=asked))
+        if not outcomes[-1].is_passed:
+            break
     return tuple(outcomes)
 
 
-def gate_input(source: Source, *, what: str) -> GateInput:
-    """What gates look at: the text; of a chat that ends with an answer, what went before and it."""
+def _asked(
+    source: Source, problem: str | None, *, what: str
+) -> tuple[tuple[Message, ...], str | None]:
+    """What a model is asked to give the deposited answer, and that answer, where it is told."""
+    if source.kind != "chat":
+        if problem is None:
+            return (), None
+        return ({"role": "user", "content": problem},), source.text(what=what)
+    messages = source.messages()
+    if len(messages) < 2 or messages[-1]["role"] != "assistant":
+        return messages, None
+    return messages[:-1], messages[-1]["content"]
+
+
+def gate_input(source: Source, problem: str | None, *, what: str) -> GateInput:
+    """What gates look at: the text; of a chat that ends with an answer, what went before and it;
+    of a text that answers a problem, the problem and the text."""
     from kvg.gates import GateInput
 
     if source.kind != "chat":
-        return GateInput(source.text(what=what).encode())
+        text = source.text(what=what).encode()
+        return GateInput(text) if problem is None else GateInput(problem.encode(), text)
     from kvg.flow.sources import parse_chat
 
     name, data = source.parts[0]
@@ -69,7 +123,7 @@ def gate_input(source: Source, *, what: str) -> GateInput:
 
 
 def attest_gates(
-    pending: Pending, outcomes: tuple[GateOutcome, ...], manifest: Digest, key: PrivateKey
+    pending: Pending, outcomes: Sequence[GateOutcome], manifest: Digest, key: PrivateKey
 ) -> tuple[Digest, ...]:
     """Store the evidence of ``outcomes``, then what is signed about each; the envelopes."""
     from kvg.objects.statement import Resource, encode_test_result

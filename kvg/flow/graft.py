@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
 from kvg.errors import Incompatible, NotFound
+from kvg.flow.freshness import check_fresh
 from kvg.flow.prompts import prompts_of
 from kvg.flow.records.computed import Graft, TextPiece
 from kvg.flow.records.record import Record
@@ -70,6 +71,7 @@ def _grafts(
     began = time.perf_counter()
     verified = verify_artifact(store, digest, require=request.require, ref=request.ref)
     verify_ms = (time.perf_counter() - began) * 1e3
+    check_fresh(store, settings.cwd, verified.provenance, what=request.ref)
     check_torch()
     witness = _target(verified, request)
     model = model_of(store, verified.manifest)

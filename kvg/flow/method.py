@@ -9,6 +9,7 @@ from kvg import durable
 from kvg.digest import Digest, sha256, short
 from kvg.errors import NotFound, UsageError
 from kvg.flow.family import find_family, stored_family
+from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.records.flywheel import MethodEntry
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kvg.flow.proving import Instance, Proof
     from kvg.flow.settings import Settings
     from kvg.gates.calls import Caller
+    from kvg.signing.keys import PrivateKey
     from kvg.store import Store
     from kvg.verify.method import VerifiedMethod
 
@@ -38,6 +40,9 @@ class MethodRequest:
     names: tuple[str, ...] = ()
     key: str | None = None
     no_sandbox: bool = False
+    valid_until: int | None = None
+    depends: tuple[Path, ...] = ()
+    schema_version: str | None = None
 
 
 def add_method(store: Store, settings: Settings, request: MethodRequest) -> MethodEntry:
@@ -47,16 +52,20 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     """
     from kvg.flow.proving import prove
 
-    program, checker = (_read(settings, path) for path in (request.program, request.checker))
+    program, checker = (read_program(settings, path) for path in (request.program, request.checker))
     problem = parse_problem(request.text, request.constraint, request.names)
-    ranges = _ranges(settings, request, problem)
+    ranges = ranges_of(settings, request.slots, problem)
+    contract = contract_for(
+        store, settings, request.valid_until, request.depends, request.schema_version
+    )
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
-    holds = _holds(caller, request, len(ranges))
+    holds = holds_of(caller, request.constraint, request.names, len(ranges))
     proof = prove(caller, problem, ranges, program, checker, holds=holds)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     if settings.dry_run:
         return _entry(method, problem.family.text, proof.instances)
-    return _store(store, settings, request, problem, method, (program, checker), proof, caller)
+    key = signing_key(settings, store, request.key)
+    return store_method(store, problem, method, (program, checker), proof, caller, contract, key)
 
 
 def show_method(store: Store, target: str) -> MethodEntry:
@@ -123,26 +132,26 @@ def caller_of(
     return Caller(enclosure, hidden_of(settings, store), keep_ready=keep_ready)
 
 
-def _ranges(settings: Settings, request: MethodRequest, problem: Problem) -> tuple[SlotRange, ...]:
+def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:
+    """The ranges in the file ``slots``, or any values. Raises ``UsageError``, ``NotFound``."""
     types = problem.family.types
-    if request.slots is None:
+    if slots is None:
         return tuple(SlotRange(kind) for kind in types)
-    return read_ranges(_read(settings, request.slots), types, what=str(request.slots))
+    return read_ranges(read_program(settings, slots), types, what=str(slots))
 
 
-def _holds(
-    caller: Caller, request: MethodRequest, n_slots: int
+def holds_of(
+    caller: Caller, constraint: str | None, names: Sequence[str], n_slots: int
 ) -> Callable[[Sequence[Instance]], Sequence[bool]] | None:
     """Says which instances meet the constraint, by running it in the sandbox."""
-    if request.constraint is None:
+    if constraint is None:
         return None
     from kvg.flow.proving import slot_values
 
     slots = ", ".join(f"s{n}" for n in range(n_slots))
-    given = "; ".join(f"{name} = s{n}" for n, name in enumerate(request.names)) or "pass"
+    given = "; ".join(f"{name} = s{n}" for n, name in enumerate(names)) or "pass"
     source = (
-        "from math import *\n"
-        f"def holds({slots}):\n    {given}\n    return bool(\n{request.constraint}\n)\n"
+        f"from math import *\ndef holds({slots}):\n    {given}\n    return bool(\n{constraint}\n)\n"
     ).encode()
 
     def holds(instances: Sequence[Instance]) -> Sequence[bool]:
@@ -152,21 +161,23 @@ def _holds(
     return holds
 
 
-def _store(
+def store_method(
     store: Store,
-    settings: Settings,
-    request: MethodRequest,
     problem: Problem,
     method: Method,
     sources: tuple[bytes, bytes],
     proof: Proof,
     caller: Caller,
+    contract: Contract,
+    key: PrivateKey,
 ) -> MethodEntry:
-    """Everything that the statement names first, then the statement, then the log."""
+    """Store a proved method with its ``sources``, program and checker.
+
+    Everything that the statement names first, then the statement, then the log.
+    """
     from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
     from kvg.signing.dsse import sign_envelope
 
-    key = signing_key(settings, store, request.key)
     said = TestResult(
         PASSED,
         METHOD_GATE,
@@ -175,6 +186,7 @@ def _store(
             Resource("program", method.program),
             Resource("checker", method.checker),
             Resource(f"sandbox: {caller.enclosure.name}"),
+            *contract.resources(),
         ),
         evidence=(Resource("proof", sha256(proof.evidence)),),
     )
@@ -225,7 +237,8 @@ def _slots(method: Method) -> tuple[Mapping[str, object], ...]:
     return tuple(cast("Mapping[str, object]", range_value(slot)) for slot in method.slots)
 
 
-def _read(settings: Settings, path: Path) -> bytes:
+def read_program(settings: Settings, path: Path) -> bytes:
+    """The bytes of a file that is no larger than a program of a method may be."""
     full = settings.cwd / path
     with durable.translated(path), open(full, "rb") as file:
         data = file.read(MAX_PROGRAM_BYTES + 1)

@@ -46,9 +46,10 @@ class DepositRequest:
     Exactly one of ``files``, ``text``, ``chat`` and ``stdin`` (the bytes that came on standard
     input) is the source. ``model`` None is the store's default. ``key`` None is the first key.
     ``parent`` names the ref or digest this one descends from. ``valid_until`` is Unix time in
-    seconds. ``depends`` are files whose digests are attested. ``no_source`` keeps the text itself
-    and its name out of the attestation. ``gates`` are specs of checks that all have to pass first.
-    ``family`` is a file with the problem whose family the text answers.
+    seconds. ``depends`` are files whose digests are attested, ``schema_version`` names what their
+    content holds to. ``no_source`` keeps the text itself and its name out of the attestation.
+    ``gates`` are specs of checks that all have to pass first. ``family`` is a file with the problem
+    that the text answers.
     """
 
     ref: str
@@ -68,6 +69,7 @@ class DepositRequest:
     gates: tuple[str, ...] = ()
     no_sandbox: bool = False
     family: Path | None = None
+    schema_version: str | None = None
 
     def __post_init__(self) -> None:
         sources = (

@@ -137,6 +137,7 @@ def _provenance_detail(said: Provenance) -> dict[str, object]:
         "cut_points": said.cut_points,
         "valid_until": said.valid_until,
         "depends": tuple(part.name for part in said.depends),
+        "schema_version": said.schema_version,
         "device_class": said.device_class,
         "kernels": said.kernels,
         "libraries": dict(said.libraries),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import GateFailed, UsageError
+from kvg.flow.freshness import contract_of_proof, stale_reason
 from kvg.flow.method import caller_of, newest_method, verified_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.problem.family import parse_problem
@@ -34,7 +36,8 @@ def solve(
     verdicts: Verdicts | None = None,
     caller: Caller | None = None,
 ) -> AnswerFound:
-    """The answer of the newest method of exactly this family that counts, or a miss.
+    """The answer of the newest method of exactly this family that counts; without one, of the
+    stored trace of exactly this text; else a miss.
 
     No near family is ever taken. A process that solves again gives ``verdicts``, and a ``caller``
     that keeps an enclosure ready. Raises ``UsageError``, ``Untrusted`` when there are methods and
@@ -47,17 +50,22 @@ def solve(
     members = store.family_members(family)
     selected = time.perf_counter()
     canonical_us, select_us = (named - began) * 1e6, (selected - named) * 1e6
-    if not any(item.is_method for item in members):
+    if not members:
         return _miss(family, canonical_us, select_us, "no method for this structure")
+    if not any(item.is_method for item in members):
+        reason = "no method for this structure"
+        return _recall(store, settings, family, text, canonical_us, select_us, reason)
     from kvg.verify.method import Verdicts
 
     found = newest_method(store, family, (verdicts or Verdicts()).verify)
     verified = time.perf_counter()
     outside = _outside(found, problem.slots)
+    if outside is None:
+        outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
     if outside is not None:
-        return _miss(family, canonical_us, select_us, outside)
+        return _recall(store, settings, family, text, canonical_us, select_us, outside)
     caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
-    answer = _run(caller, found, problem.slots)
+    answer = run_program(caller, found.program, problem.slots, what=f"method {short(found.digest)}")
     return AnswerFound(
         status=HIT,
         family=family,
@@ -70,6 +78,36 @@ def solve(
         run_ms=(time.perf_counter() - verified) * 1e3,
         attestation=found.attestation,
         sandbox=caller.enclosure.name,
+        reason=None,
+    )
+
+
+def _recall(
+    store: Store,
+    settings: Settings,
+    family: Digest,
+    text: str,
+    canonical_us: float,
+    select_us: float,
+    reason: str,
+) -> AnswerFound:
+    """The answer of the stored trace of this very text, or the miss."""
+    from kvg.flow.trace import find_trace
+
+    began = time.perf_counter()
+    found, stale = find_trace(store, settings, family, text)
+    missed = _miss(family, canonical_us, select_us, stale or reason)
+    if found is None:
+        return missed
+    return replace(
+        missed,
+        status=HIT,
+        answer=found.answer,
+        artifact=found.verified.digest,
+        gates=found.verified.gates,
+        verify_us=(time.perf_counter() - began) * 1e6,
+        run_ms=0.0,
+        attestation=found.attestation,
         reason=None,
     )
 
@@ -88,7 +126,7 @@ def run_method(
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
     caller = caller_of(settings, store, no_sandbox=no_sandbox)
-    answer = _run(caller, found, slots)
+    answer = run_program(caller, found.program, slots, what=f"method {short(found.digest)}")
     return AnswerFound(
         status=HIT,
         family=found.method.family,
@@ -123,14 +161,14 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
     return None
 
 
-def _run(caller: Caller, found: VerifiedMethod, slots: Sequence[Literal]) -> str:
-    """The answer as text. Raises ``GateFailed`` when the method gives none."""
+def run_program(caller: Caller, program: bytes, slots: Sequence[Literal], *, what: str) -> str:
+    """The answer as text. Raises ``GateFailed`` when the program gives none."""
     from kvg.flow.proving import slot_values
     from kvg.gates.calls import answer_text
 
-    (called,) = caller.call(found.program, "solve", [slot_values(tuple(slots))])
+    (called,) = caller.call(program, "solve", [slot_values(tuple(slots))])
     if called.error is not None:
-        raise GateFailed(f"method {short(found.digest)}: {called.error}")
+        raise GateFailed(f"{what}: {called.error}")
     return answer_text(called.value)
 
 

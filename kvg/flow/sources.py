@@ -45,14 +45,15 @@ class Source:
     def ids(self, tokenizer: Tokenizer, *, what: str) -> list[int]:
         """The token ids: as FORMATS of a text or of a chat say. Raises ``UsageError`` for none."""
         if self.kind == "chat":
-            ids = tokenizer.encode_more(tokenizer.render(self._messages()))
+            ids = tokenizer.encode_more(tokenizer.render(self.messages()))
         else:
             ids = tokenizer.encode(self.text(what=what))
         if not ids:
             raise UsageError(f"{what}: empty text", hint="give a text of at least one token")
         return ids
 
-    def _messages(self) -> tuple[dict[str, str], ...]:
+    def messages(self) -> tuple[dict[str, str], ...]:
+        """The messages of a chat. Raises ``UsageError``."""
         from kvg.model.text import check_messages
 
         name, data = self.parts[0]

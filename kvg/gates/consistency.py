@@ -19,19 +19,32 @@ Ask: TypeAlias = Callable[[int], str]
 """The answer that one seed gives; what needs a model is behind this."""
 
 
-def consistency_gate(spec: Spec, ask: Ask, *, source: tuple[Resource, ...] = ()) -> GateOutcome:
-    """Ask every seed, from 0 up, until one differs from the first. ``source``: who was asked."""
+def consistency_gate(
+    spec: Spec, ask: Ask, answer: str | None, *, source: tuple[Resource, ...] = ()
+) -> GateOutcome:
+    """Ask every seed, from 0 up, until one differs from the first, or from ``answer`` if given.
+
+    ``source`` tells who was asked, and how.
+    """
+    wanted = None if answer is None else canonical_answer(answer)
     first = canonical_answer(ask(0))
     seen: list[Json] = [sha256(first.encode())]
     reason = "" if first else "seed 0 gives no answer"
+    if wanted not in (None, first) and not reason:
+        reason = "seed 0 dissents: it does not give what is to be deposited"
     for seed in range(1, spec.n_seeds):
         if reason:
             break
-        answer = canonical_answer(ask(seed))
-        seen.append(sha256(answer.encode()))
-        if answer != first:
+        said = canonical_answer(ask(seed))
+        seen.append(sha256(said.encode()))
+        if said != first:
             reason = f"seed {seed} dissents: {seed} of {spec.n_seeds} seeds agreed before it"
-    record: Json = {"answer": first, "seeds": spec.n_seeds, "answers": seen}
+    record: Json = {
+        "answer": first,
+        "deposited": wanted,
+        "seeds": spec.n_seeds,
+        "answers": seen,
+    }
     return make_outcome(spec, reason, record, source)
 
 

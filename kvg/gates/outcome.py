@@ -61,17 +61,24 @@ def make_outcome(
     spec: Spec, reason: str, record: Json, configuration: tuple[Resource, ...]
 ) -> GateOutcome:
     """The outcome of ``spec``; ``reason`` is empty when it passed, ``record`` what was seen."""
+    return outcome_of(spec.gate, spec.text, reason, record, configuration)
+
+
+def outcome_of(
+    gate: str, spec: str, reason: str, record: Json, configuration: tuple[Resource, ...] = ()
+) -> GateOutcome:
+    """The outcome of a check called ``gate`` that was asked for as ``spec``."""
     evidence = canon.encode(
         {
             "schema": SCHEMA,
-            "gate": spec.gate,
-            "spec": spec.text,
+            "gate": gate,
+            "spec": spec,
             "result": FAILED if reason else PASSED,
             "reason": reason,
             "record": record,
         }
     )
-    return GateOutcome(spec.gate, FAILED if reason else PASSED, reason, evidence, configuration)
+    return GateOutcome(gate, FAILED if reason else PASSED, reason, evidence, configuration)
 
 
 def log_text(data: bytes) -> str:

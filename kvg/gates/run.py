@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from kvg.errors import GateFailed
 from kvg.gates.consistency import Ask, consistency_gate
 from kvg.gates.outcome import GateInput, GateOutcome
 from kvg.gates.place import Place
 from kvg.gates.spec import CONSISTENCY, KINDS, Spec
+from kvg.objects.statement import Resource
+
+Seeded: TypeAlias = Callable[[Spec], "tuple[Ask, tuple[Resource, ...]]"]
+"""How a model is asked with seeds what the text asks, and what is attested of that."""
 
 
-def run_gate(spec: Spec, given: GateInput, place: Place, *, ask: Ask | None = None) -> GateOutcome:
+def run_gate(
+    spec: Spec, given: GateInput, place: Place, *, seeded: Seeded | None = None
+) -> GateOutcome:
     """The outcome of one gate; a check that fails is an outcome, not an error.
 
-    ``ask`` gives the answer of a seed, for what needs a model. Raises ``GateFailed`` when the gate
+    ``seeded`` is the model that gives each seed's answer. Raises ``GateFailed`` when the gate
     can't be run: no sandbox, no prover, no model, or checks that can't fail.
     """
     if spec.kind.proves == CONSISTENCY:
-        if ask is None:
-            raise GateFailed(f"gate {spec.gate}: needs a model to ask", hint="kvg gate list")
-        return consistency_gate(spec, ask)
+        if seeded is None:
+            raise GateFailed(
+                f"gate {spec.gate}: needs a model to ask",
+                hint="it runs in kvg deposit and kvg solve",
+            )
+        answer = None if given.answer is None else given.answer.decode("utf-8", "replace")
+        ask, source = seeded(spec)
+        return consistency_gate(spec, ask, answer, source=source)
     match spec.kind.name:
         case "cmd":
             from kvg.gates.judged import command_gate

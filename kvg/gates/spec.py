@@ -13,6 +13,9 @@ TEST: Final = "test"
 CONSISTENCY: Final = "consistency"
 SEEDS: Final = 88
 """How many seeds have to agree, where it is not said."""
+TEMPERATURE: Final = 0.7
+"""How freely each seed chooses, where it is not said."""
+_LEAST_TEMPERATURE: Final = 0.1
 
 
 @frozen
@@ -34,7 +37,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("smt", FORMAL, "FILE", "z3: the constraints hold for the answer and for no other"),
         Kind("coq", FORMAL, "[FILE]", "coqc: a proof without admitted goals or unlisted axioms"),
         Kind("lean", FORMAL, "[FILE]", "lean: a proof without sorry or unlisted axioms"),
-        Kind("consistency", CONSISTENCY, "[K]", f"K seeds give one answer; {SEEDS} if left out"),
+        Kind(
+            "consistency",
+            CONSISTENCY,
+            "[K][?temperature=T]",
+            f"K seeds give one answer; {SEEDS} and {TEMPERATURE} if left out",
+        ),
     )
 }
 
@@ -60,6 +68,11 @@ class Spec:
         return int(self.argument or SEEDS)
 
     @property
+    def temperature(self) -> float:
+        """How freely each seed chooses."""
+        return float(self.options.get("temperature", TEMPERATURE))
+
+    @property
     def axioms(self) -> frozenset[str]:
         """The axioms that a proof may rest on."""
         return frozenset(word for word in self.options.get("axioms", "").split(",") if word)
@@ -68,13 +81,15 @@ class Spec:
 def parse_spec(text: str) -> Spec:
     """``KIND:ARGUMENT``. Raises ``UsageError``."""
     name, _, argument = text.partition(":")
+    if "?" in name:  # options without an argument
+        name, argument = name[: name.index("?")], text[text.index("?") :]
     kind = KINDS.get(name)
     if kind is None:
         raise UsageError(f"gate {text[:80]!r}: no such kind of gate", hint="kvg gate list")
     options: dict[str, str] = {}
-    if kind.proves == FORMAL:
+    if kind.proves in _OPTIONS:
         argument, _, query = argument.partition("?")
-        options = dict(_option(text, part) for part in query.split("&") if part)
+        options = dict(_option(text, kind, part) for part in query.split("&") if part)
     if kind.proves == CONSISTENCY and argument and not _is_count(argument):
         raise UsageError(f"gate {text}: not a number of seeds from 2 up", hint="consistency:88")
     if not argument and not kind.argument.startswith("["):
@@ -86,8 +101,31 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= 2
 
 
-def _option(text: str, part: str) -> tuple[str, str]:
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    FORMAL: ("axioms=NAME,NAME", "any"),
+    CONSISTENCY: ("temperature=T",),
+}
+"""What may stand after the ``?``, by what a kind of gate proves."""
+
+
+def _option(text: str, kind: Kind, part: str) -> tuple[str, str]:
     name, is_set, value = part.partition("=")
-    if name not in ("axioms", "any") or (name == "axioms") != bool(is_set):
-        raise UsageError(f"gate {text}: option {part!r}", hint="?axioms=NAME,NAME or ?any")
+    known = {form.partition("=")[0]: "=" in form for form in _OPTIONS[kind.proves]}
+    if name not in known or known[name] != bool(is_set):
+        hint = " or ".join(f"?{form}" for form in _OPTIONS[kind.proves])
+        raise UsageError(f"gate {text}: option {part!r}", hint=hint)
+    if name == "temperature":
+        _check_temperature(text, value)
     return name, value
+
+
+def _check_temperature(text: str, value: str) -> None:
+    try:
+        is_one = _LEAST_TEMPERATURE <= float(value) <= 2.0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise UsageError(
+            f"gate {text}: not a temperature from {_LEAST_TEMPERATURE} to 2",
+            hint="near 0 every seed gives one answer, whatever it is worth",
+        )

@@ -57,6 +57,10 @@ class Tokenizer:
         """``messages`` through the chat template, without the generation prompt."""
         return self._render(messages, answer=False)
 
+    def render_asked(self, messages: Sequence[Message]) -> str:
+        """``messages`` through the chat template, with the generation prompt after them."""
+        return self._render(messages, answer=True)
+
     def render_more(self, messages: Sequence[Message]) -> str:
         """What the template writes for ``messages`` that go on after earlier turns.
 

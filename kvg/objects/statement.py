@@ -23,6 +23,9 @@ BUILD_TYPE: Final = "https://kvg.dev/deposit/v1"
 SUBJECT_NAME: Final = "kvg"
 MAX_SIZE_BYTES: Final = 16 << 20
 
+REJECTION_GATE: Final = "deposit"
+"""The name of the gate that a rejected deposit failed: what it is about is no artifact."""
+
 Kind: TypeAlias = Literal["text", "chat", "ids"]
 Result: TypeAlias = Literal["PASSED", "FAILED", "WARNED"]
 PASSED: Final = "PASSED"
@@ -70,6 +73,7 @@ class Provenance:
     builder: str
     started: str
     finished: str
+    schema_version: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("text", "chat", "ids"):
@@ -156,6 +160,7 @@ def _provenance_value(provenance: Provenance) -> Json:
                 "cutPoints": list(provenance.cut_points),
                 "validUntil": provenance.valid_until,
                 "depends": _descriptors(provenance.depends),
+                **_schema_value(provenance),
             },
             "internalParameters": {
                 "deviceClass": provenance.device_class,
@@ -174,6 +179,11 @@ def _provenance_value(provenance: Provenance) -> Json:
             },
         },
     }
+
+
+def _schema_value(provenance: Provenance) -> dict[str, Json]:
+    version = provenance.schema_version
+    return {} if version is None else {"schemaVersion": version}
 
 
 def _parts_of(provenance: Provenance) -> list[tuple[str, Resource | None]]:
@@ -255,6 +265,7 @@ def _read_provenance(predicate: Mapping[str, Json]) -> Provenance:
     metadata = _object(details.get("metadata"), "metadata")
     parts = _read_parts(definition.get("resolvedDependencies"))
     model, source, until = parts.get("model"), outer.get("source"), outer.get("validUntil")
+    version = outer.get("schemaVersion")
     if model is None:
         raise Corrupt("resolvedDependencies: no model")
     return Provenance(
@@ -275,6 +286,7 @@ def _read_provenance(predicate: Mapping[str, Json]) -> Provenance:
         builder=canon.as_str(_object(details.get("builder"), "builder").get("id"), what="builder"),
         started=canon.as_str(metadata.get("startedOn"), what="startedOn"),
         finished=canon.as_str(metadata.get("finishedOn"), what="finishedOn"),
+        schema_version=None if version is None else canon.as_str(version, what="schemaVersion"),
     )
 
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 Reader = Callable[[Digest], "tuple[Manifest, Sequence[int]] | None"]
 """Gives a manifest and its token ids; None when they are not there or not sound."""
 
-ClaimReader = Callable[[Digest], "FamilyClaim | None"]
-"""Gives what an envelope says of a family; None when it says nothing, or can't be read."""
+ClaimReader = Callable[[Digest], "FamilyClaim | Rejection | None"]
+"""Gives what an envelope says that the tables list; None when nothing, or it can't be read."""
 
 
 @frozen
@@ -51,6 +51,11 @@ class FamilyClaim:
 
     family: Digest
     is_method: bool
+
+
+@frozen
+class Rejection:
+    """An envelope's subject is no artifact, but what is left of a deposit that was rejected."""
 
 
 def no_claim(envelope: Digest) -> None:
@@ -66,7 +71,7 @@ def fold(
             _fold_ref(tables, index, name, digest)
         case AttestationEntry(subject=subject, envelope=envelope):
             _fold_attestation(tables, index, subject, envelope, read)
-            _fold_family(tables, index, subject, claim(envelope))
+            _fold_claim(tables, index, subject, claim(envelope))
         case PinEntry(digest=pinned, on=on):
             if on:
                 tables.put(t.PINS, raw_of(pinned), encode_number(index))
@@ -107,10 +112,12 @@ def _fold_attestation(
             note_manifest(tables, subject, *found)
 
 
-def _fold_family(
-    tables: WritableTables, index: int, subject: Digest, claim: FamilyClaim | None
+def _fold_claim(
+    tables: WritableTables, index: int, subject: Digest, claim: FamilyClaim | Rejection | None
 ) -> None:
-    if claim is None:
+    if isinstance(claim, Rejection):
+        tables.put(t.REJECTED, raw_of(subject), encode_number(index))
+    if not isinstance(claim, FamilyClaim):
         return
     key = raw_of(claim.family)
     kind = METHOD if claim.is_method else ARTIFACT
@@ -125,8 +132,9 @@ def _fold_forget(
     for key, envelope in list(tables.scan(t.ATTESTATIONS, raw_of(digest))):
         tables.delete(t.ATTESTATIONS, key)
         said = claim(from_raw(envelope))
-        if said is not None:
+        if isinstance(said, FamilyClaim):
             _drop_member(tables, said.family, digest)
+    tables.delete(t.REJECTED, raw_of(digest))
     found = read(digest)
     if found is not None:
         tables.delete(t.TOKENS, tokens_key(found[0]) + raw_of(digest))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kvg.store.tables import Tables, WritableTables
 
 T = TypeVar("T")
-SCHEMA = "kvg.index/4"
+SCHEMA = "kvg.index/5"
 BATCH_ENTRIES = 2048
 _STATE = b"log"
 

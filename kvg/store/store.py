@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kvg.report import Report
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.store.expectation import Expectation
-    from kvg.store.fold import FamilyClaim
+    from kvg.store.fold import FamilyClaim, Rejection
     from kvg.store.peers import Peers
     from kvg.store.pending import Pending
     from kvg.store.publish import Published, RefMove
@@ -374,8 +374,11 @@ class Store:
         return self.index.query(lambda tables: tuple(folded.all_families(tables)))
 
     def artifacts(self) -> tuple[Digest, ...]:
-        """Every artifact that has an attestation, ascending, with a ref or without."""
-        return self.index.query(lambda tables: tuple(folded.subjects(tables)))
+        """All that has an attestation, ascending, with a ref or without: methods too, rejected
+        deposits not."""
+        rejected = self.rejections()
+        found = self.index.query(lambda tables: tuple(folded.subjects(tables)))
+        return tuple(digest for digest in found if digest not in rejected)
 
     def pins(self) -> frozenset[Digest]:
         """The digests that gc keeps without a ref."""
@@ -410,9 +413,16 @@ class Store:
         """Every method that the log lists for a family."""
         return self.index.query(lambda tables: frozenset(folded.all_methods(tables)))
 
+    def rejections(self) -> frozenset[Digest]:
+        """What is left of each rejected deposit: a document that names the evidence."""
+        found = self.index.query(lambda tables: tuple(folded.digests(tables, t.REJECTED)))
+        return frozenset(digest for digest, _ in found)
+
     def logged_roots(self) -> frozenset[Digest]:
-        """What the log keeps: refs, pins, methods, what was preregistered, every trust file."""
+        """What the log keeps: refs, pins, methods, rejections, what was preregistered, every trust
+        file."""
         kept = {*self.refs().values(), *self.pins(), *self.methods(), *self.preregistered()}
+        kept |= self.rejections()
         kept.update(digest for _, digest in self.trust_versions())
         return frozenset(kept)
 
@@ -604,11 +614,11 @@ class Store:
         except (Corrupt, Incompatible):
             return None
 
-    def _read_claim(self, envelope: Digest) -> FamilyClaim | None:
-        """What an envelope says of a family, before its signature is looked at."""
-        from kvg.objects.statement import Provenance, parse_statement
+    def _read_claim(self, envelope: Digest) -> FamilyClaim | Rejection | None:
+        """What an envelope says that is listed, before its signature is looked at."""
+        from kvg.objects.statement import REJECTION_GATE, Provenance, parse_statement
         from kvg.signing.dsse import parse_envelope
-        from kvg.store.fold import FamilyClaim
+        from kvg.store.fold import FamilyClaim, Rejection
 
         what = f"attestation {short(envelope)}"
         try:
@@ -621,6 +631,8 @@ class Store:
             return None if said.family is None else FamilyClaim(said.family, is_method=False)
         from kvg.problem.method import METHOD_GATE
 
+        if said.gate == REJECTION_GATE:
+            return Rejection()
         if said.gate != METHOD_GATE:
             return None
         named = (item.digest for item in said.configuration if item.name == "family")

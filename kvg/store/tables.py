@@ -17,6 +17,7 @@ PREREGISTERED = "preregistered"
 TOKENS = "tokens"
 PREFIXES = "prefixes"
 FAMILIES = "families"
+REJECTED = "rejected"
 FINGERPRINTS = "fingerprints"
 
 FOLDED = (
@@ -32,6 +33,7 @@ FOLDED = (
     TOKENS,
     PREFIXES,
     FAMILIES,
+    REJECTED,
 )
 """Tables that are wholly recomputed from files."""
 

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 REPLAY = "replay"
 """The name of the gate that a verifier's replay on every page passes."""
 
+FINITE, ROUND_TRIP, WITNESS = "finite", "round-trip", "witness"
+ALWAYS = frozenset({FINITE, ROUND_TRIP, WITNESS})
+"""What every deposit proves of itself: it says nothing of whether the text is right."""
+
 SEEDS = "seeds"
 PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", "consistency")}
 """Names that stand for several requirements; ``|`` separates alternatives."""
@@ -71,11 +75,15 @@ class Opened:
 
 @frozen
 class Judgement:
-    """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids."""
+    """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids.
+
+    ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others.
+    """
 
     depositors: tuple[str, ...]
     verifiers: tuple[str, ...]
     gates: tuple[str, ...]
+    checks: tuple[str, ...]
     failed: tuple[str, ...]
     provenance: Provenance | None
     resources: tuple[Resource, ...]
@@ -119,7 +127,8 @@ class Judgement:
 
     def check_required(self, require: Iterable[str], *, what: str) -> None:
         """Raise ``Untrusted`` unless every required gate passed."""
-        missing = [gate for gate in require if not is_gate_met(gate, self.gates)]
+        passed = (*self.gates, *self.checks)
+        missing = [gate for gate in require if not is_gate_met(gate, passed)]
         if missing:
             raise Untrusted(
                 f"{what}: required gates not met: {', '.join(missing)}; "
@@ -240,7 +249,8 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
     return Judgement(
         tuple(sorted(depositors)),
         tuple(sorted(verifiers)),
-        tuple(sorted(passed)),
+        tuple(sorted(passed - ALWAYS)),
+        tuple(sorted(passed & ALWAYS)),
         tuple(sorted(failed)),
         provenance,
         tuple(resources),

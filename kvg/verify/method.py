@@ -21,13 +21,15 @@ MAX_METHOD_BYTES = 4 << 20
 
 @frozen
 class VerifiedMethod:
-    """A method whose statement counts. ``attestation`` is the envelope that says it was proved."""
+    """A method whose statement counts. ``attestation`` is the envelope that says it was proved,
+    ``proof`` what it says."""
 
     digest: Digest
     method: Method
     program: bytes
     attestation: Digest
     signers: tuple[str, ...]
+    proof: TestResult
 
 
 class Verdicts:
@@ -60,9 +62,9 @@ def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
     """
     what = f"method {short(digest)}"
     judgement = judge(store, digest, what=what)
-    proofs = [item for item in judgement.opened if _is_proof(item)]
+    proofs = [(item, said) for item in judgement.opened if (said := _proof(item)) is not None]
     depositors = {key.keyid for key in store.trust.keys_for(DEPOSITOR)}
-    by = {keyid for item in proofs for keyid in item.signers} & depositors
+    by = {keyid for item, _ in proofs for keyid in item.signers} & depositors
     needed = max(1, store.trust.threshold(DEPOSITOR))
     if len(by) < needed or METHOD_GATE not in judgement.gates:
         raise Untrusted(
@@ -74,12 +76,16 @@ def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
     raw = store.objects.read(digest, what=what, limit=MAX_METHOD_BYTES)
     method = parse_method(bytes(raw), what=what)
     program = store.objects.read(method.program, what=f"{what}: program", limit=MAX_PROGRAM_BYTES)
-    return VerifiedMethod(digest, method, bytes(program), proofs[-1].envelope, tuple(sorted(by)))
+    newest, said = proofs[-1]
+    signers = tuple(sorted(by))
+    return VerifiedMethod(digest, method, bytes(program), newest.envelope, signers, said)
 
 
-def _is_proof(item: Opened) -> bool:
+def _proof(item: Opened) -> TestResult | None:
     said = item.statement.predicate if item.statement is not None else None
-    return isinstance(said, TestResult) and said.gate == METHOD_GATE and said.result == PASSED
+    if isinstance(said, TestResult) and said.gate == METHOD_GATE and said.result == PASSED:
+        return said
+    return None
 
 
 def _hint(judgement: Judgement) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kvg.digest import Digest
 from tests import models
 from tests.flow.conftest import Ran
 
@@ -29,14 +30,105 @@ def test_what_passed_is_attested_and_can_be_required(user: models.User, kvg: Kvg
     assert kvg("gc").code == 0 and kvg("fsck").code == 0
 
 
-def test_a_rejected_deposit_leaves_nothing(user: models.User, kvg: Kvg) -> None:
+def test_a_rejected_deposit_leaves_nothing_but_its_evidence(user: models.User, kvg: Kvg) -> None:
+    kvg("key", "new", "first")
     before, size = set(user.store.objects.all()), user.store.log.size
     refused = kvg("deposit", "a", "--text", TEXT, "--gate", RIGHT, "--gate", "cmd:true", "--json")
-    assert refused.code == 8 and "passes anything" in json.loads(refused.err)["message"]
+    error = json.loads(refused.err.splitlines()[-1])
+    assert refused.code == 8 and "passes anything" in error["message"]
+    assert user.store.artifacts() == () and user.store.refs() == {}
+    (rejected,) = user.store.rejections()
+    left = set(user.store.objects.all()) - before
+    texts = [bytes(user.store.objects.read(item, what="it")) for item in left]
+    # two gates' evidence, the document that names both, the signed statement
+    assert sum(b'"schema":"kvg.evidence/1"' in text for text in texts) == 2
+    assert sum(b'"schema":"kvg.rejection/1"' in text for text in texts) == 1
+    assert user.store.log.size == size + 1 and len(left) == 4
+    shown = kvg("cat", error["hint"].split()[-1]).out
+    assert json.loads(shown)["reason"].startswith("the checker passes anything")
+    assert kvg("show", "a").code == 3 and kvg("ls").out == ""
+    for verb in ("gc", "fsck", "verify", "stats", "audit", "reindex"):
+        assert kvg(verb).code == 0, verb
+    assert rejected in user.store.rejections() and left <= set(user.store.objects.all())
+    assert kvg("deposit", "a", "--text", TEXT, "--gate", RIGHT).code == 0
+    assert kvg("verify", "a", "--require", "test").code == 0
+
+
+def test_what_cannot_be_checked_leaves_nothing(user: models.User, kvg: Kvg) -> None:
+    before, size = set(user.store.objects.all()), user.store.log.size
     refused = kvg("deposit", "a", "--text", TEXT, "--gate", "consistency", "--json")
-    assert refused.code == 8 and "needs a model" in json.loads(refused.err)["message"]
+    assert refused.code == 8 and "asks nothing" in json.loads(refused.err)["message"]
+    refused = kvg("deposit", "a", "--text", TEXT, "--gate", "python-assert:True", "--json")
+    assert refused.code == 8 and "can't tell" in json.loads(refused.err)["message"]
     assert set(user.store.objects.all()) == before and user.store.log.size == size
-    assert kvg("show", "a").code == 3
+
+
+def test_every_deposit_proves_itself(user: models.User, kvg: Kvg) -> None:
+    done = kvg("deposit", "a", "--text", TEXT)
+    assert done.code == 0
+    assert "gates: none" in kvg("ls").out and "verified" not in kvg("show", "a").out
+    shown = json.loads(kvg("show", "a", "--json").out)
+    said = {
+        item["detail"]["gate"]: item["detail"]["result"]
+        for item in shown["attestations"]
+        if item["kind"] == "test-result"
+    }
+    assert said == dict.fromkeys(("finite", "round-trip", "witness"), "PASSED")
+    assert shown["gates"] == [] and shown["verification"]["executionSignature"]
+    assert [shown["verification"][name] for name in ("formalProofChecked", "unitTestPass")] == [
+        None,
+        None,
+    ]
+    assert kvg("verify", "a", "--require", "witness").code == 0
+    assert kvg("verify", "a", "--require", "test").code == 6
+
+
+@pytest.mark.parametrize("broken", ["finite", "round-trip", "witness"])
+def test_a_deposit_that_does_not_prove_itself(
+    user: models.User, kvg: Kvg, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the check looks at is changed under it: each fails by its own name, nothing is named."""
+    from kvg.flow import selfproof
+    from kvg.model import state
+    from kvg.model.session import Session
+
+    class Infinite:
+        """A store whose pages end with an infinity."""
+
+        objects = property(lambda self: self)
+
+        def read(self, digest: Digest, **more: object) -> memoryview:
+            raw = bytes(user.store.objects.read(digest, **more))  # type: ignore[arg-type]
+            return memoryview(raw[:-2] + b"\x80\x7f")
+
+    if broken == "finite":
+        real = selfproof.prove_itself
+        monkeypatch.setattr(
+            "kvg.flow.deposit.prove_itself",
+            lambda store, *more: real(Infinite(), *more),  # type: ignore[arg-type]
+        )
+    elif broken == "round-trip":
+        place = state.place_page
+        monkeypatch.setattr(
+            state, "place_page", lambda *a: place(*a[:-1], bytes(a[-1][:-1]) + b"\x01")
+        )
+    else:
+        resume = Session.resume
+        monkeypatch.setattr(Session, "resume", lambda *a: tuple(found + 1 for found in resume(*a)))
+    refused = kvg("deposit", "a", "--text", TEXT, "--json")
+    assert refused.code == 8
+    assert f"gate {broken}:" in json.loads(refused.err.splitlines()[-1])["message"]
+    assert user.store.refs() == {} and user.store.artifacts() == ()
+
+
+def test_seeds_of_a_model_that_do_not_agree(user: models.User, kvg: Kvg) -> None:
+    chat = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That."}]
+    (user.settings.cwd / "chat.json").write_text(json.dumps(chat))
+    refused = kvg("deposit", "c", "--chat", "chat.json", "--gate", "consistency:3", "--json")
+    error = json.loads(refused.err.splitlines()[-1])
+    assert refused.code == 8 and "dissents" in error["message"]
+    shown = json.loads(kvg("cat", error["hint"].split()[-1]).out)
+    assert shown["record"]["seeds"] == 3 and shown["record"]["deposited"] == "That."
 
 
 def test_a_policy_of_the_store(user: models.User, kvg: Kvg) -> None:

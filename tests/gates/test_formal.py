@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 
-from kvg.errors import GateFailed
+from kvg.errors import GateFailed, UsageError
 from kvg.gates import GateInput, parse_spec, run_gate
 from kvg.gates.consistency import canonical_answer
 from kvg.gates.place import Place
@@ -97,12 +98,34 @@ def test_88_seeds_agree_or_one_rejects(place: Place) -> None:
         asked.append(seed)
         return " 12 " if seed % 2 else "012."
 
-    done = run_gate(spec, given, place, ask=agree)
+    done = run_gate(spec, given, place, seeded=lambda _: (agree, ()))
     assert (done.gate, done.result) == ("consistency:88", "PASSED")
     assert asked == list(range(88))
-    done = run_gate(spec, given, place, ask=lambda seed: "13" if seed == 87 else "12")
-    assert done.result == "FAILED" and done.reason.startswith("seed 87 dissents")
-    assert run_gate(spec, given, place, ask=lambda seed: " ").result == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("says", "answer", "named"),
+    [
+        (lambda seed: "13" if seed == 87 else "12", None, "seed 87 dissents: 87 of 88 seeds"),
+        (lambda seed: "13" if seed == 1 else "12", "12", "seed 1 dissents"),
+        (lambda seed: "12", "13", "seed 0 dissents: it does not give what is to be deposited"),
+        (lambda seed: " ", None, "seed 0 gives no answer"),
+    ],
+)
+def test_one_dissent_rejects(
+    place: Place, says: Callable[[int], str], answer: str | None, named: str
+) -> None:
+    given = GateInput(b"text", None if answer is None else answer.encode())
+    done = run_gate(parse_spec("consistency"), given, place, seeded=lambda _: (says, ()))
+    assert done.result == "FAILED" and done.reason.startswith(named)
+
+
+def test_seeds_without_a_model_or_without_choice(place: Place) -> None:
+    spec, given = parse_spec("consistency:5?temperature=0.3"), GateInput(b"text")
+    assert (spec.n_seeds, spec.temperature, spec.gate) == (5, 0.3, "consistency:5")
+    for wrong in ("0", "0.0", "x", "nan", "9"):
+        with pytest.raises(UsageError, match="not a temperature"):
+            parse_spec(f"consistency?temperature={wrong}")
     with pytest.raises(GateFailed, match="needs a model"):
         run_gate(spec, given, place)
 

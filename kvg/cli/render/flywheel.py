@@ -76,10 +76,32 @@ def answer(record: AnswerFound, view: View) -> Iterator[str]:
         return
     yield f"{record.answer}\n"
     if view.person or view.verbose:
-        attested = brief(record.attestation) if record.attestation else "none"
-        view.aside(
-            f"method {brief(record.method or '')}, 0 tokens generated, attested by {attested}"
-        )
+        view.aside(_origin(record))
+    if record.draft is not None:
+        view.aside(_drafted(record.draft))
+
+
+def _origin(record: AnswerFound) -> str:
+    """Where an answer came from."""
+    n_tokens = count(record.tokens_generated, "token")
+    if record.status != "HIT":
+        gates = ", ".join(record.gates) or "none"
+        learned = ", learned" if record.learned else ""
+        return f"miss: the model's own, {n_tokens} generated, gates: {gates}{learned}"
+    attested = brief(record.attestation) if record.attestation else "none"
+    if record.method is None:
+        return f"trace {brief(record.artifact or '')}, {n_tokens} generated, attested by {attested}"
+    return f"method {brief(record.method)}, {n_tokens} generated, attested by {attested}"
+
+
+def _drafted(draft: Mapping[str, object]) -> str:
+    wrong = cast("Mapping[str, int | None] | None", draft["first_difference"])
+    said = f"draft: {draft['confirmed']} of {draft['tokens']} tokens confirmed"
+    if wrong is None:
+        exact = "bit for bit" if draft["witness_equal"] else "with other logits"
+        return f"{said} by one forward pass, {exact}"
+    stored, computed = wrong["stored"], wrong["computed"]
+    return f"{said}; position {wrong['position']}: {stored} stored, {computed} computed"
 
 
 RENDERERS = cast(

@@ -14,9 +14,10 @@ def ref(record: RefEntry, view: View) -> Iterator[str]:
     digest = brief(record.digest) if view.person else record.digest
     name = view.terminal.out(f"{record.ref:<24}", "bold")
     pin = "  pinned" if record.pinned else ""
+    stale = f"  {record.stale}" if record.stale else ""
     yield (
         f"{name}  {digest}  {count(record.tokens, 'token')}  {count(record.pages, 'page')}  "
-        f"{record.model or record.architecture}  gates: {listed(record.gates)}{pin}\n"
+        f"{record.model or record.architecture}  gates: {listed(record.gates)}{pin}{stale}\n"
     )
 
 

@@ -77,6 +77,14 @@ def deposit(
         list[Path] | None,
         typer.Option("--depends", metavar="FILE", help="A file that the text depends on."),
     ] = None,
+    schema_version: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-version",
+            metavar="V",
+            help="What its data hold to; stale when the setting freshness.schema is another.",
+        ),
+    ] = None,
 ) -> Record:
     """Compute a text once, sign it and store it under a ref.
 
@@ -106,6 +114,7 @@ def deposit(
         if valid_until is None
         else parse_moment(valid_until, option="--valid-until", ahead=True),
         depends=tuple(depends or ()),
+        schema_version=schema_version,
         gates=tuple(gate or ()),
         no_sandbox=no_sandbox,
         family=family,

@@ -39,7 +39,7 @@ def ls(
     """List the refs.
 
     Fields of --format are those of the JSON record: ref, digest, tokens, pages, model,
-    architecture, reference, gates, pinned, previous.
+    architecture, reference, gates, pinned, previous, stale.
     """
     from kvg.flow.ls import ls as flow
 

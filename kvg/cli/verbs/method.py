@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvg.cli.invocation import invocation
-from kvg.cli.values import NoSandbox, problem_text
+from kvg.cli.values import NoSandbox, parse_moment, problem_text
 from kvg.flow.records import Record
 
 Target = Annotated[
@@ -44,6 +44,17 @@ def add(
     key: Annotated[
         str | None, typer.Option("--key", metavar="K", help="The key to sign with.")
     ] = None,
+    valid_until: Annotated[
+        str | None,
+        typer.Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
+    ] = None,
+    depends: Annotated[
+        list[Path] | None,
+        typer.Option("--depends", metavar="FILE", help="A file that it depends on."),
+    ] = None,
+    schema_version: Annotated[
+        str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")
+    ] = None,
     no_sandbox: NoSandbox = False,
 ) -> Record:
     """Prove a method and store it under its family.
@@ -56,7 +67,19 @@ def add(
 
     words = problem_text(file, text)
     request = MethodRequest(
-        words, program, checker, slots, constraint, tuple(name or ()), key, no_sandbox
+        words,
+        program,
+        checker,
+        slots,
+        constraint,
+        tuple(name or ()),
+        key,
+        no_sandbox,
+        None
+        if valid_until is None
+        else parse_moment(valid_until, option="--valid-until", ahead=True),
+        tuple(depends or ()),
+        schema_version,
     )
     run = invocation(ctx)
     return add_method(run.store, run.settings, request)

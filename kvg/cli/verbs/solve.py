@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvg.cli.invocation import invocation
-from kvg.cli.values import NoSandbox, problem_text
+from kvg.cli.values import NoSandbox, parse_moment, problem_text
 from kvg.flow.records import Record
 
 
@@ -26,25 +26,98 @@ def solve(
         list[str] | None,
         typer.Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="M", help="A registered model, which tries on a miss."),
+    ] = None,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="Deposit what passed; the default model tries.")
+    ] = False,
+    checker: Annotated[
+        Path | None,
+        typer.Option(
+            "--checker", metavar="FILE", help="Ask for a program; check(answer, s0, …) -> bool."
+        ),
+    ] = None,
+    slots: Annotated[
+        Path | None, typer.Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option("--gate", metavar="SPEC", help="A check that the model's answer has to pass."),
+    ] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option("--parent", metavar="REF", help="A block, or a family's, to graft before."),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 256.")
+    ] = 256,
+    draft: Annotated[
+        bool,
+        typer.Option("--draft", help="Confirm the stored tokens of this text by a forward pass."),
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="K", help="The key to sign with.")
+    ] = None,
+    valid_until: Annotated[
+        str | None,
+        typer.Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
+    ] = None,
+    depends: Annotated[
+        list[Path] | None,
+        typer.Option("--depends", metavar="FILE", help="A file that the answer depends on."),
+    ] = None,
+    schema_version: Annotated[
+        str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")
+    ] = None,
     no_sandbox: NoSandbox = False,
 ) -> Record:
-    """Answer a problem by the stored method of its family.
+    """Answer a problem from what is stored for its structure.
 
-    The method is found by the exact structure of the problem, verified, and run in the sandbox; no
-    token is generated. Exit code 3 when there is none.
+    The family's method, found by the exact structure of the problem, is verified and run in the
+    sandbox; without one the stored trace of the same text answers. No token is generated. Exit code
+    3 when there is neither. With --model the model then tries: with
+    --checker it writes a program for the family, which is proved; else its answer has to pass each
+    --gate. --learn deposits what passed, so that the next one is a hit.
     """
-    from kvg.flow.solve import solve as flow
-
     words = problem_text(Path("-"), None) if text == "-" else problem_text(file, text)
     run = invocation(ctx)
-    return flow(
-        run.store,
-        run.settings,
+    if model is None and not learn and not draft:
+        from kvg.flow.solve import solve as flow
+
+        return flow(
+            run.store,
+            run.settings,
+            words,
+            constraint=constraint,
+            names=name or (),
+            no_sandbox=no_sandbox,
+        )
+    from kvg.flow.attempt import SolveRequest, solve_or_try
+
+    request = SolveRequest(
         words,
-        constraint=constraint,
-        names=name or (),
-        no_sandbox=no_sandbox,
+        constraint,
+        tuple(name or ()),
+        model is not None or learn,
+        model,
+        learn,
+        checker,
+        slots,
+        tuple(gate or ()),
+        parent,
+        max_tokens,
+        draft,
+        key,
+        no_sandbox,
+        None
+        if valid_until is None
+        else parse_moment(valid_until, option="--valid-until", ahead=True),
+        tuple(depends or ()),
+        schema_version,
     )
+    return solve_or_try(run.store, run.settings, request)
 
 
 COMMANDS = {"solve": solve}
@@ -53,5 +126,9 @@ EXAMPLES = {
     $ kvg solve "Sum the integers from 100 to 2000."
     1996050
     $ kvg solve --file problem.txt --json
+    $ kvg solve "Multiply 6 by 7." --model smol --checker product.py --learn
+    $ kvg solve "What is the capital of France?" --model smol --parent capitals \\
+        --gate "cmd:python3 check.py" --gate consistency --learn
+    $ kvg solve "What is the capital of France?" --draft
     """
 }

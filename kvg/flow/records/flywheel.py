@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from kvg.digest import Digest
-from kvg.errors import GateFailed, NotFound
+from kvg.errors import GateFailed, Inexact, NotFound
 from kvg.flow.records.record import Record
 from kvg.frozen import frozen
 
@@ -85,9 +85,14 @@ class MethodEntry(Record):
 
 @frozen
 class AnswerFound(Record):
-    """What ``solve`` gives. On a miss ``reason`` says why, and method, answer and times are None.
+    """What ``solve`` gives: on a hit by a method or by a stored trace (``artifact``), else by a
+    model, if one was to try. On a miss ``reason`` says why.
 
-    Times are of this call: to the canonical form, to the method's name, to its verdict, its run.
+    Times are of this call: to the canonical form, to the name, to the verdict, the run or the
+    model. ``exemplar`` is the block that was grafted before the model tried, ``gates`` what its
+    answer or the trace passed, ``learned`` whether that was deposited. ``draft`` tells how a
+    forward pass confirmed a trace: {tokens, confirmed, first_difference: {position, stored,
+    computed} or null, witness_equal, forward_passes, ms}.
     """
 
     type: ClassVar[str] = "answer"
@@ -103,7 +108,14 @@ class AnswerFound(Record):
     attestation: Digest | None
     sandbox: str | None
     reason: str | None
+    artifact: Digest | None = None
+    exemplar: Digest | None = None
+    gates: tuple[str, ...] = ()
+    learned: bool = False
+    draft: Mapping[str, object] | None = None
 
     @property
     def exit_code(self) -> int:
-        return 0 if self.status == "HIT" else NotFound.code
+        if self.answer is None:
+            return NotFound.code
+        return Inexact.code if self.draft and self.draft["first_difference"] else 0

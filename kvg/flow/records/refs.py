@@ -11,7 +11,10 @@ from kvg.frozen import frozen
 
 @frozen
 class RefEntry(Record):
-    """A ref and its artifact at a glance; ``model`` is the name of the model here, or None."""
+    """A ref and its artifact at a glance; ``model`` is the name of the model here, or None.
+
+    ``stale`` says why it counts no more, None when it is fresh.
+    """
 
     type: ClassVar[str] = "ref"
     ref: str
@@ -24,6 +27,7 @@ class RefEntry(Record):
     gates: tuple[str, ...]
     pinned: bool
     previous: int
+    stale: str | None = None
 
 
 @frozen

@@ -1,0 +1,168 @@
+"""Asking a model: messages in, an answer out, greedily or by a seed; the slot stays to be kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvg.errors import GateFailed
+from kvg.objects.statement import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from kvg.gates.consistency import Ask
+    from kvg.gates.run import Seeded
+    from kvg.gates.spec import Spec
+    from kvg.model.session import Session, Slot
+    from kvg.model.text import Message, Tokenizer
+    from kvg.objects.verified import Verified
+
+MAX_ANSWER_TOKENS = 256
+SIDE_BY_SIDE = 8
+"""How many seeds are computed at a time."""
+ROOM_TOKENS = 8
+"""How many tokens longer than the deposited answer a seed's answer may get before it is cut."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question in a slot: ``ids`` so far, and the ``logits`` ``[vocabulary]`` after them."""
+
+    session: Session
+    tokenizer: Tokenizer
+    slot: Slot
+    ids: tuple[int, ...]
+    logits: torch.Tensor
+
+    def answer(self, max_tokens: int, *, stop: tuple[str, ...] = ()) -> tuple[str, tuple[int, ...]]:
+        """The most likely answer: its text, and the ids that were generated.
+
+        The slot then holds the question and all but the last of them.
+        """
+        from kvg.model.generation import Choice, Generated, generate
+
+        self.slot.truncate(len(self.ids))
+        progress = Generated([], "")
+        choice = Choice(max_tokens, 0.0, 1.0, 0, stop)
+        for _ in generate(self.session, self.slot, self.logits, self.tokenizer, choice, progress):
+            pass
+        return progress.text, tuple(progress.ids)
+
+    def seeds(self, max_tokens: int, temperature: float) -> Ask:
+        """What each seed answers. Several are computed side by side, which changes no bit."""
+        known: dict[int, str] = {}
+
+        def ask(seed: int) -> str:
+            if seed not in known:
+                batch = range(seed, seed + SIDE_BY_SIDE)
+                known.update(zip(batch, self._sampled(batch, max_tokens, temperature), strict=True))
+            return known[seed]
+
+        return ask
+
+    def _sampled(self, seeds: range, max_tokens: int, temperature: float) -> list[str]:
+        from kvg.model.sampling import choose
+
+        ends = self.session.model.eos_ids
+        self.slot.truncate(len(self.ids))
+        slots = {seed: self.session.fork(self.slot) for seed in seeds}
+        found: dict[int, list[int]] = {seed: [] for seed in seeds}
+        logits = dict.fromkeys(seeds, self.logits)
+        while logits:
+            for seed, row in list(logits.items()):
+                n = len(found[seed])
+                token = choose(row, temperature=temperature, top_p=1.0, seed=seed, counter=n)
+                if token in ends or n + 1 >= max_tokens:
+                    del logits[seed]
+                if token not in ends:
+                    found[seed].append(token)
+            if logits:
+                left = list(logits)
+                rows = self.session.run_batch(
+                    [slots[seed] for seed in left], [[found[seed][-1]] for seed in left], [0]
+                )
+                logits = {seed: rows[n, 0] for n, seed in enumerate(left)}
+        return [self.tokenizer.decode(found[seed]) for seed in seeds]
+
+
+def question_ids(
+    tokenizer: Tokenizer, messages: Sequence[Message], *, begun: str = "", after: bool = False
+) -> tuple[int, ...]:
+    """The ids of ``messages`` and of what is ``begun`` of the answer; ``after`` earlier turns."""
+    render = tokenizer.render_more if after else tokenizer.render_asked
+    return tuple(tokenizer.encode_more(render(messages) + begun))
+
+
+def ask_messages(
+    session: Session,
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    *,
+    begun: str = "",
+    exemplar: Verified | None = None,
+) -> Asked:
+    """Put ``messages``, after a grafted ``exemplar`` if there is one, into a new slot.
+
+    Raises ``Incompatible`` when they do not fit, or the exemplar is not of this engine.
+    """
+    ids = question_ids(tokenizer, messages, begun=begun, after=exemplar is not None)
+    slot = session.slot()
+    if exemplar is None:
+        session.check_window(len(ids))
+        last = len(ids) - 1
+        logits = session.prefill(slot, ids, [last]).logits[last]
+        return Asked(session, tokenizer, slot, ids, logits)
+    session.check_engine(exemplar)
+    session.check_window(len(exemplar.ids) + len(ids))
+    session.restore(slot, exemplar)
+    proof, logits = session.resume(slot, exemplar.ids[-1], ids)
+    session.check_witness(exemplar, exemplar.manifest.witnesses[-1], proof)
+    return Asked(session, tokenizer, slot, (*exemplar.ids, *ids), logits)
+
+
+def seeded(
+    opened: Callable[[], tuple[Session, Tokenizer]],
+    question: Callable[[], tuple[Sequence[Message], str | None]],
+) -> Seeded:
+    """How ``consistency`` asks the model that ``opened`` gives.
+
+    Each seed gets the messages of ``question`` anew; its second part is the deposited answer.
+    """
+
+    def begin(spec: Spec) -> tuple[Ask, tuple[Resource, ...]]:
+        messages, answer = question()
+        if not messages:
+            raise GateFailed(
+                f"gate {spec.gate}: the text asks nothing",
+                hint="deposit a --chat that ends with the answer, or name the problem by --family",
+            )
+        session, tokenizer = opened()
+        return seeds_of(ask_messages(session, tokenizer, messages), answer)(spec)
+
+    return begin
+
+
+def seeds_of(
+    asked: Asked, answer: str | None, *, read: Callable[[str], str] | None = None
+) -> Seeded:
+    """How ``consistency`` asks what is ``asked``; ``answer`` is the one that is to come out.
+
+    ``read`` gives the answer that a seed's text means; by default it is the text.
+    """
+
+    def begin(spec: Spec) -> tuple[Ask, tuple[Resource, ...]]:
+        most = MAX_ANSWER_TOKENS
+        if answer is not None and read is None:
+            most = len(asked.tokenizer.encode_more(answer)) + ROOM_TOKENS
+        said = (
+            Resource("engine", asked.session.engine.fingerprint),
+            Resource(f"temperature {spec.temperature}"),
+            Resource(f"at most {most} tokens"),
+        )
+        ask = asked.seeds(most, spec.temperature)
+        return ask if read is None else lambda seed: read(ask(seed)), said
+
+    return begin

@@ -1,0 +1,151 @@
+"""Freshness contracts: until when something holds, which files it was made from, which schema.
+
+They stand in the attestation. What is stale is a miss, with the reason. A file is named as it lies
+from the folder of the store; one that is not there says nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, Sha256Stream
+from kvg.errors import NotFound, UsageError
+from kvg.frozen import frozen
+from kvg.objects.statement import Resource
+
+if TYPE_CHECKING:
+    from kvg.flow.settings import Settings
+    from kvg.objects.statement import Provenance, TestResult
+    from kvg.store import Store
+
+SCHEMA_KEY = "freshness.schema"
+"""The store's setting that says which schema version is in force."""
+
+_UNTIL, _FILE, _SCHEMA = "valid until ", "depends ", "schema "
+
+
+@frozen
+class Contract:
+    """``valid_until`` in seconds since 1970; ``depends`` are files with their digests."""
+
+    valid_until: int | None = None
+    depends: tuple[Resource, ...] = ()
+    schema_version: str | None = None
+
+    def resources(self) -> tuple[Resource, ...]:
+        """The contract as resources of a test result, which has no fields for it."""
+        until = () if self.valid_until is None else (Resource(f"{_UNTIL}{self.valid_until}"),)
+        files = tuple(Resource(f"{_FILE}{part.name}", part.digest) for part in self.depends)
+        schema = () if self.schema_version is None else (Resource(_SCHEMA + self.schema_version),)
+        return (*until, *files, *schema)
+
+
+def contract_of(said: Provenance | None) -> Contract:
+    """What a deposit promises; nothing where nothing is said."""
+    if said is None:
+        return Contract()
+    return Contract(said.valid_until, said.depends, said.schema_version)
+
+
+def contract_of_proof(said: TestResult) -> Contract:
+    """What the statement about a method promises."""
+    until, schema, files = None, None, []
+    for part in said.configuration:
+        if part.name.startswith(_UNTIL) and part.name[len(_UNTIL) :].isdecimal():
+            until = int(part.name[len(_UNTIL) :])
+        elif part.name.startswith(_FILE) and len(part.name) > len(_FILE):
+            files.append(Resource(part.name[len(_FILE) :], part.digest))
+        elif part.name.startswith(_SCHEMA):
+            schema = part.name[len(_SCHEMA) :]
+    return Contract(until, tuple(files), schema)
+
+
+def contract_for(
+    store: Store,
+    settings: Settings,
+    valid_until: int | None,
+    depends: Sequence[Path],
+    schema_version: str | None,
+) -> Contract:
+    """A contract as it is asked for. Raises ``NotFound``, ``UsageError``."""
+    if schema_version is not None and not schema_version.strip():
+        raise UsageError("--schema-version: empty")
+    return Contract(valid_until, depends_of(store, settings, depends), schema_version)
+
+
+def depends_of(store: Store, settings: Settings, paths: Sequence[Path]) -> tuple[Resource, ...]:
+    """Files with the digests that they have now. Raises ``NotFound`` for one that is not there."""
+    found = []
+    for path in paths:
+        digest = _digest(settings.cwd / path)
+        if digest is None:
+            raise NotFound(f"{path}: no such file", hint="--depends FILE")
+        found.append(Resource(_name(store, settings, path), digest))
+    return tuple(found)
+
+
+def stale_reason(
+    store: Store, cwd: Path, contract: Contract, *, now: int | None = None
+) -> str | None:
+    """Why what is under ``contract`` counts no more; None when it is fresh."""
+    until, now = contract.valid_until, int(time.time()) if now is None else now
+    if until is not None and until < now:
+        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
+        return f"stale: valid until {moment}"
+    for part in contract.depends:
+        if part.digest is not None and _has_changed(store, cwd, part):
+            return f"stale: {part.name} has changed"
+    if contract.schema_version is None:
+        return None
+    wanted = store.config.get(SCHEMA_KEY)
+    if wanted is not None and contract.schema_version != str(wanted):
+        return f"stale: schema version {contract.schema_version}, the store's is {wanted}"
+    return None
+
+
+def check_fresh(store: Store, cwd: Path, said: Provenance | None, *, what: str) -> None:
+    """Raise ``NotFound``, a miss, when the artifact is stale."""
+    reason = stale_reason(store, cwd, contract_of(said))
+    if reason is not None:
+        raise NotFound(f"{what}: {reason}", hint="deposit it again; kvg ls --stale")
+
+
+def _has_changed(store: Store, cwd: Path, part: Resource) -> bool:
+    name = PurePosixPath(part.name)
+    if name.is_absolute() or ".." in name.parts:
+        return False
+    for folder in _bases(store, cwd):
+        found = _digest(folder / name)
+        if found is not None:
+            return found != part.digest
+    return False
+
+
+def _bases(store: Store, cwd: Path) -> Iterator[Path]:
+    if store.root.name == ".kvg":
+        yield store.root.parent
+    yield cwd
+
+
+def _name(store: Store, settings: Settings, path: Path) -> str:
+    """The path from the folder of the store; the bare name where it lies elsewhere."""
+    full = (settings.cwd / path).absolute()
+    for base in _bases(store, settings.cwd):
+        if full.is_relative_to(base.absolute()) and ".." not in full.parts:
+            return full.relative_to(base.absolute()).as_posix()
+    return path.name
+
+
+def _digest(path: Path) -> Digest | None:
+    """The digest of a file, None when there is none that can be read."""
+    stream = Sha256Stream()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                stream.update(block)
+    except OSError:
+        return None
+    return stream.digest()

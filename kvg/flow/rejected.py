@@ -1,0 +1,83 @@
+"""What is left of a rejected deposit: the evidence of its gates, signed and logged; no artifact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvg import canon
+from kvg.digest import Digest, sha256
+from kvg.errors import Conflict, GateFailed, NoSpace, NotFound, Untrusted
+from kvg.flow.settings import signing_key
+from kvg.objects.statement import FAILED, REJECTION_GATE, Resource, TestResult, encode_test_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvg.flow.settings import Settings
+    from kvg.gates import GateOutcome
+    from kvg.store import Store
+
+SCHEMA = "kvg.rejection/1"
+
+
+def check_outcomes(
+    store: Store,
+    settings: Settings,
+    ref: str,
+    outcomes: Sequence[GateOutcome],
+    judged: Sequence[Digest],
+    key: str | None,
+) -> None:
+    """Raise ``GateFailed`` for the first of ``outcomes`` that did not pass.
+
+    The evidence of all of them is kept first, so that it can be looked at. ``judged`` are the
+    digests of what was judged.
+    """
+    failed = next((item for item in outcomes if not item.is_passed), None)
+    if failed is None:
+        return
+    hint = "see what it printed with kvg gate run -v"
+    if not settings.dry_run:
+        try:
+            _keep(store, settings, ref, outcomes, judged, key)
+            hint = f"its evidence: kvg cat {sha256(failed.evidence)}"
+        except (Conflict, NoSpace, NotFound, Untrusted) as error:
+            settings.report.warning(f"{ref}: the evidence was not kept: {error.message}")
+    raise GateFailed(f"gate {failed.gate}: {failed.reason}", hint=hint)
+
+
+def _keep(
+    store: Store,
+    settings: Settings,
+    ref: str,
+    outcomes: Sequence[GateOutcome],
+    judged: Sequence[Digest],
+    key: str | None,
+) -> None:
+    from kvg.signing.dsse import sign_envelope
+
+    document = canon.encode(
+        {
+            "schema": SCHEMA,
+            "ref": ref,
+            "judged": list(judged),
+            "gates": [
+                {"gate": item.gate, "result": item.result, "evidence": sha256(item.evidence)}
+                for item in outcomes
+            ],
+        }
+    )
+    said = TestResult(
+        FAILED,
+        REJECTION_GATE,
+        tuple(Resource(f"{item.gate}: {item.result}") for item in outcomes),
+        tuple(Resource(item.gate, sha256(item.evidence)) for item in outcomes),
+    )
+    signer = signing_key(settings, store, key)
+    with store.pending() as pending:
+        for item in outcomes:
+            pending.put(item.evidence)
+        subject = pending.put(document).digest
+        payload = encode_test_result(subject, said)
+        envelope = pending.put(sign_envelope(payload, [signer])).digest
+        store.record(subject, [envelope])

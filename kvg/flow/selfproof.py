@@ -1,0 +1,88 @@
+"""What every deposit proves of itself before it is signed, from the bytes as they lie in the store:
+its values are finite, its pages come back byte for byte, its witness comes out again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvg.digest import sha256
+from kvg.errors import Corrupt
+from kvg.gates.outcome import GateOutcome, outcome_of
+from kvg.objects.page import check_finite, check_page, data_start
+from kvg.verify.judgement import FINITE, ROUND_TRIP, WITNESS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvg.canon import Json
+    from kvg.model.session import Session, Slot
+    from kvg.objects.manifest import Manifest, Page
+    from kvg.store import Store
+
+
+def prove_itself(
+    store: Store, session: Session, manifest: Manifest, ids: Sequence[int]
+) -> tuple[GateOutcome, ...]:
+    """The outcomes of finite, round-trip and witness, all of them passed.
+
+    Every page is read back from the store into a slot of its own. Raises ``GateFailed``.
+    """
+    slot = session.slot()
+    slot.state.reserve(manifest.count)
+    unlike: list[str] = []
+    infinite: list[str] = []
+    for page in manifest.pages:
+        _prove_page(store, slot, manifest, page, unlike, infinite)
+    slot.state.length = manifest.count
+    read = {"pages": len(manifest.pages), "bytes": sum(page.size for page in manifest.pages)}
+    outcomes = (
+        _outcome(FINITE, infinite, {**read}),
+        _outcome(ROUND_TRIP, unlike, {**read}),
+        _witness(session, slot, manifest, ids),
+    )
+    for outcome in outcomes:
+        outcome.check()
+    return outcomes
+
+
+def _prove_page(
+    store: Store,
+    slot: Slot,
+    manifest: Manifest,
+    page: Page,
+    unlike: list[str],
+    infinite: list[str],
+) -> None:
+    """Read a page, look at its values, put it into ``slot`` and take it out again."""
+    from kvg.model.state import capture_page, place_page
+
+    name, group = f"page {page.group} [{page.start}, {page.end})", manifest.group(page.group)
+    try:
+        raw = store.objects.read(page.digest, size=page.size, what=name)
+        check_page(raw, group, page.n_tokens, what=name)
+    except Corrupt as error:
+        unlike.append(error.message)
+        return
+    try:
+        check_finite(raw[data_start(group, page.n_tokens) :], group.dtype, what=name)
+    except Corrupt as error:
+        infinite.append(error.message)
+        return
+    place_page(slot.state, group, page.start, page.end, raw)
+    if sha256(capture_page(slot.state, group, page.start, page.end, what=name)) != page.digest:
+        unlike.append(f"{name}: other bytes after it was restored")
+
+
+def _witness(session: Session, slot: Slot, manifest: Manifest, ids: Sequence[int]) -> GateOutcome:
+    """Run the last token after the restored pages: its logits are those of the manifest."""
+    from kvg.model.dtypes import tensor_digest
+
+    wanted = manifest.witnesses[-1]
+    found = tensor_digest(session.resume(slot, ids[-1], ())[0])
+    wrong = [] if found == wanted.logits else [f"{found} at {wanted.position}, not {wanted.logits}"]
+    record: Json = {"position": wanted.position, "expected": wanted.logits, "computed": found}
+    return _outcome(WITNESS, wrong, record)
+
+
+def _outcome(gate: str, wrong: list[str], record: Json) -> GateOutcome:
+    return outcome_of(gate, gate, "; ".join(wrong[:8]), record)
