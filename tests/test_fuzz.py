@@ -1,229 +1,33 @@
 """Every decoder of untrusted bytes: only our own errors come out, and what is read is canonical.
 
-Seeds are good documents; hypothesis edits them as bytes, and as JSON whose encoding stays canonical
-so that the checks behind the first ones are reached. ``KVG_FUZZ_EXAMPLES`` sets how many examples
-each decoder gets (100): long runs add up, and need no other program.
+``KVG_FUZZ_EXAMPLES`` sets how many examples each decoder gets (100). What is run and on which bytes
+is in ``tests/fuzzing.py``; ``bench/fuzz.py`` runs the same a million times.
 """
 
 from __future__ import annotations
 
-import base64
-import copy
-import json
 import os
 import resource
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvg import canon, codec
-from kvg.digest import Digest, sha256
-from kvg.errors import Bug, KvgError
-from kvg.flow.bundle import bundle_create
-from kvg.flow.settings import Settings
-from kvg.log.checkpoint import parse_checkpoint
-from kvg.log.entry import encode_entry, parse_entry
-from kvg.log.receipts import encode_receipt, parse_receipt
-from kvg.log.tiles import Tiles, encode_bundle, parse_bundle
-from kvg.objects.manifest import encode_manifest, parse_manifest
-from kvg.objects.page import check_page
-from kvg.objects.preregistration import (
-    ExpectedLogits,
-    ExpectedRun,
-    Preregistration,
-    encode_preregistration,
-    parse_preregistration,
-)
-from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result, parse_statement
-from kvg.objects.tokens import decode_ids, encode_ids
-from kvg.problem.family import parse_family, parse_problem
-from kvg.problem.method import parse_method
-from kvg.remote.bundle import Bundle
-from kvg.remote.layout import encode_pointer, parse_pointer
-from kvg.signing.cosignature import Witness, encode_witness, parse_witness
-from kvg.signing.dsse import parse_envelope
-from kvg.signing.keys import encode_private, encode_public, parse_private, parse_public
-from kvg.signing.note import encode_verifier, parse_note, parse_verifier
-from kvg.store import Store
-from kvg.store.config import Config
-from kvg.store.names import parse_ref_at
-from kvg.trust import encode_trust, parse_trust
-from tests import artifacts as a
+from tests.fuzzing import Check, Given, checks
 
 EXAMPLES = int(os.environ.get("KVG_FUZZ_EXAMPLES", "100"))
 MOST_MEMORY_KB = 400_000
 """By which the process may grow over a whole decoder's examples."""
 
-ALICE = a.key_of("alice")
-JUNK: tuple[Any, ...] = (
-    None, True, 0, -1, 1, 2**31, 2**53 - 1, 2**53, 10**40, "", "\0", "../..", "sha256:", "é" * 3,
-    "sha256:" + "0" * 64, "x" * 5000, [], {}, [[]], [0] * 50, {"a": 1}, "kvg.manifest/2",
+SLOW = ("bundle", "log head")
+
+NAMES = (
+    "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
+    "method", "pointer", "canonical json", "token ids", "page", "checkpoint", "note", "receipt",
+    "entry bundle", "verifier key", "witness key", "public key", "private key", "ref",
+    "stored form", "log tiles", "bundle", "configuration", "log head",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """A decoder, good inputs, and the encoder that must give back the bytes of what was read."""
-
-    decode: Callable[[bytes], Any]
-    seeds: tuple[bytes, ...]
-    encode: Callable[[Any], bytes] | None = None
-    is_json: bool = True
-
-
-class Given:
-    """Good documents of a small store."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.store, key = a.make_store(folder)
-        said = TestResult(PASSED, "test", evidence=(Resource("log", sha256(b"e"), "file:///x"),))
-        self.made = a.deposit(self.store, key, cuts=(13,), gates=[said])
-        self.said = encode_test_result(self.made.digest, said)
-        self.page = self.made.manifest.pages[0]
-        self.raw_page = bytes(self.store.objects.read(self.page.digest, what="it"))
-
-    def read(self, digest: Digest) -> bytes:
-        return bytes(self.store.objects.read(digest, what="it"))
-
-    def bundle(self) -> bytes:
-        path = self.folder / "seed.tar"
-        own = Settings(self.folder, self.folder / "keys", self.folder / "c", self.folder / "f")
-        bundle_create(self.store, own, path)
-        return path.read_bytes()
-
-
-def decoders(given_: Given) -> dict[str, Decoder]:
-    made, store = given_.made, given_.store
-    envelopes = tuple(given_.read(digest) for digest in made.envelopes)
-    payloads = tuple(parse_envelope(raw, what="it").payload for raw in envelopes)
-    entries = tuple(store.log.read())
-    run = ExpectedRun(made.digest, a.MODEL, a.ENGINE, made.manifest.tokens.digest, 27,
-                      (given_.page.digest,),
-                      (ExpectedLogits(sha256(b"p"), 3, sha256(b"l")),))  # fmt: skip
-    problem = parse_problem("What is 3 + 4 on 2024-02-29 in [1, 2]?", "s0 + s1 > 2")
-    return {
-        "manifest": Decoder(parsed(parse_manifest), (encode_manifest(made.manifest),),
-                            encode_manifest),
-        "statement": Decoder(parsed(parse_statement), payloads),
-        "envelope": Decoder(parsed(parse_envelope), envelopes),
-        "log entry": Decoder(parsed(parse_entry), entries, encode_entry),
-        "trust": Decoder(parse_trust, (encode_trust(store.trust),), encode_trust),
-        "preregistration": Decoder(parsed(parse_preregistration),
-                                   (encode_preregistration(Preregistration((run,))),),
-                                   encode_preregistration),
-        "family": Decoder(parsed(parse_family), (problem.family.document,),
-                          lambda found: found.document),
-        "method": Decoder(parsed(parse_method), (method_seed(),), lambda found: found.document),
-        "pointer": Decoder(parsed(parse_pointer), (pointer_seed(),), encode_pointer),
-        "canonical json": Decoder(lambda data: canon.decode(data, what="it"),
-                                  (encode_manifest(made.manifest),), canon.encode),
-        "token ids": Decoder(lambda data: decode_ids(data, what="it"), (encode_ids(made.ids),),
-                             encode_ids, is_json=False),
-        "page": Decoder(lambda data: check_page(data, made.manifest.group("full"), 8, what="it"),
-                        (given_.raw_page,), is_json=False),
-        "checkpoint": Decoder(parsed(parse_checkpoint), (store.log.note,), is_json=False),
-        "note": Decoder(parsed(parse_note), (store.log.note,), is_json=False),
-        "receipt": Decoder(parsed(parse_receipt), (store.log.receipt(1),), encode_receipt,
-                           is_json=False),
-        "entry bundle": Decoder(parsed(parse_bundle), (encode_bundle(entries),), encode_bundle,
-                                is_json=False),
-        "verifier key": Decoder(text(parse_verifier),
-                                (encode_verifier("kvg-x", ALICE.public).encode(),),
-                                lambda found: encode_verifier(*found).encode(), is_json=False),
-        "witness key": Decoder(text(parse_witness),
-                               (encode_witness(Witness("w", ALICE.public)).encode(),),
-                               lambda found: encode_witness(found).encode(), is_json=False),
-        "public key": Decoder(text(parse_public), tuple(
-            encode_public(ALICE.public, form, "x").encode() for form in ("pem", "openssh", "note")
-        ), is_json=False),
-        "private key": Decoder(
-            lambda data: parse_private(data, what="it", passphrase=lambda: b"x"),
-            (encode_private(ALICE, None),), is_json=False),
-        "ref": Decoder(lambda data: parse_ref_at(data.decode("utf-8", "replace")),
-                       (b"docs/a@{3}",), is_json=False),
-    }  # fmt: skip
-
-
-def parsed(parse: Callable[..., Any]) -> Callable[[bytes], Any]:
-    return lambda data: parse(data, what="it")
-
-
-def text(parse: Callable[..., Any]) -> Callable[[bytes], Any]:
-    return lambda data: parse(data.decode("utf-8", "replace"), what="it")
-
-
-def method_seed() -> bytes:
-    from kvg.problem.method import Method
-    from kvg.problem.ranges import read_ranges
-
-    slots = read_ranges(b'[{"least": 1, "most": 9}]', ["int"], what="it")
-    return Method(sha256(b"f"), sha256(b"p"), sha256(b"c"), slots).document
-
-
-def pointer_seed() -> bytes:
-    from kvg.remote.layout import Pointer
-
-    return encode_pointer(Pointer("kvg-" + "0" * 32, 7))
-
-
-def edit_bytes(data: bytes, random: Random) -> bytes:
-    out = bytearray(data)
-    for _ in range(random.choice((1, 1, 1, 2, 5))):
-        at = random.randrange(len(out) + 1)
-        kind = random.randrange(6)
-        if kind == 0 and at < len(out):
-            out[at] ^= 1 << random.randrange(8)
-        elif kind == 1 and at < len(out):
-            out[at] = random.choice((0, 1, 0x7F, 0x80, 0xFF, 0x22, 0x5C))
-        elif kind == 2:
-            del out[at : at + random.choice((1, 2, 8, len(out)))]
-        elif kind == 3:
-            out[at:at] = random.randbytes(random.choice((1, 2, 8, 64)))
-        elif kind == 4:
-            start = random.randrange(len(out) + 1)
-            out[at:at] = out[start : start + 40]
-        else:
-            out[at : at + 4] = random.choice((0, 1, 2**31, 2**32 - 1)).to_bytes(4, "little")
-    return bytes(out)
-
-
-def edit_json(data: bytes, random: Random) -> bytes:
-    """One or two values of the document replaced, dropped, doubled or moved; still canonical."""
-    root = json.loads(data)
-    for _ in range(random.choice((1, 1, 2))):
-        places = list(walk(root))
-        if not places:
-            break
-        node, key = random.choice(places)
-        kind = random.randrange(4)
-        if kind == 0:
-            node[key] = copy.deepcopy(random.choice(JUNK))
-        elif kind == 1:
-            del node[key]
-        elif kind == 2 and isinstance(node, list):
-            node.insert(key, copy.deepcopy(node[key]))
-        else:
-            other, at = random.choice(places)
-            node[key] = copy.deepcopy(other[at])
-    return json.dumps(root, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def walk(node: Any) -> list[tuple[Any, Any]]:
-    keys = list(node) if isinstance(node, dict) else range(len(node))
-    out = []
-    for key in keys:
-        out.append((node, key))
-        if isinstance(node[key], dict | list):
-            out += walk(node[key])
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +35,7 @@ def given_documents(tmp_path_factory: pytest.TempPathFactory) -> Given:
     return Given(tmp_path_factory.mktemp("fuzz"))
 
 
-def fuzzed(check: Callable[[Random, bytes | None], None], examples: int = EXAMPLES) -> None:
+def fuzzed(check: Check, examples: int = EXAMPLES) -> None:
     """Call ``check`` with a source of chance, and now and then with bytes of no form at all."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -250,150 +54,10 @@ def fuzzed(check: Callable[[Random, bytes | None], None], examples: int = EXAMPL
     assert grown < MOST_MEMORY_KB, f"{grown:,} KB"
 
 
-def attempt(decode: Callable[[bytes], Any], data: bytes) -> Any:
-    """What ``decode`` gives, None when it refuses; anything but our own errors gets out."""
-    try:
-        return decode(data)
-    except KvgError as error:
-        assert not isinstance(error, Bug) and error.message
-        return None
-
-
-NAMES = (
-    "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
-    "method", "pointer", "canonical json", "token ids", "page", "checkpoint", "note", "receipt",
-    "entry bundle", "verifier key", "witness key", "public key", "private key", "ref",
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_decoder(given_documents: Given, name: str) -> None:
-    decoder = decoders(given_documents)[name]
-    for seed in decoder.seeds:
-        decoder.decode(seed)
-
-    def check(random: Random, junk: bytes | None) -> None:
-        seed = random.choice(decoder.seeds)
-        edit = edit_json if decoder.is_json and random.random() < 0.6 else edit_bytes
-        data = edit(seed, random) if junk is None else junk
-        found = attempt(decoder.decode, data)
-        if found is not None and decoder.encode is not None:
-            assert decoder.encode(found) == data
-
-    fuzzed(check)
+    fuzzed(checks(given_documents)[name], max(20, EXAMPLES // 4) if name in SLOW else EXAMPLES)
 
 
 def test_no_decoder_is_left_out(given_documents: Given) -> None:
-    assert set(decoders(given_documents)) == set(NAMES)
-
-
-def test_stored_forms(given_documents: Given) -> None:
-    """Also under a header checksum that was made right again."""
-    vectors = json.loads((Path(__file__).parent / "vectors/kvz1.json").read_text())["kvz1"]
-    seeds = [(base64.b64decode(v["stored_b64"]), v["raw_sha256"]) for v in vectors]
-    seeds = [seed for seed in seeds if len(seed[0]) < 100_000]
-
-    def check(random: Random, junk: bytes | None) -> None:
-        good, digest = random.choice(seeds)
-        n_frames = int.from_bytes(good[20:24], "little")
-        end = 64 + n_frames * (4 + 8 * good[5] + 32)
-        data = edit_bytes(good, random) if junk is None else junk
-        if junk is None and random.random() < 0.5:
-            head = bytearray(good[:end])
-            head[random.randrange(end)] = random.choice((0, 1, 2, 3, 0x7F, 0xFF))
-            data = bytes(head) + blake3(bytes(head)).digest() + good[end + 32 :]
-        named = Digest(f"sha256:{digest}")
-        found = attempt(
-            lambda raw: codec.decode(raw, digest=named, size=None, what="it", limit=1 << 24), data
-        )
-        assert found is None or sha256(found) == named
-
-    fuzzed(check)
-
-
-class Source:
-    """A log's files in memory, one of them edited."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        found = self.files.get(name)
-        return None if found is None else found[: limit + 1]
-
-    def widths(self, name: str) -> list[int]:
-        start = f"{name}.p/"
-        return sorted(int(x.removeprefix(start)) for x in self.files if x.startswith(start))
-
-
-def test_tiles(given_documents: Given) -> None:
-    log = given_documents.store.log
-    files = {
-        str(path.relative_to(log.folder)): path.read_bytes()
-        for path in log.folder.rglob("*")
-        if path.is_file() and "tile" in path.parts
-    }
-    good = list(log.read())
-
-    def check(random: Random, junk: bytes | None) -> None:
-        name = random.choice(sorted(files))
-        data = edit_bytes(files[name], random) if junk is None else junk
-        source = Source({**files, name: data})
-        tiles = Tiles(source, log.size, log.root)  # type: ignore[arg-type]
-        found = attempt(lambda _: list(tiles.entries(0, log.size)), b"")
-        assert found is None or found == good
-
-    fuzzed(check)
-
-
-def test_bundles(given_documents: Given, tmp_path: Path) -> None:
-    seed = given_documents.bundle()
-    path = tmp_path / "it.tar"
-
-    def check(random: Random, junk: bytes | None) -> None:
-        path.write_bytes(edit_bytes(seed, random) if junk is None else junk)
-
-        def read(_: bytes) -> None:
-            bundle = Bundle(path)
-            try:
-                for digest in bundle.blobs:
-                    list(bundle.get(digest, limit=1 << 24))
-                    bundle.blob_is_good(digest)
-                for name in bundle.refs():
-                    bundle.pointer(name)
-            finally:
-                bundle.close()
-
-        attempt(read, b"")
-
-    fuzzed(check, max(20, EXAMPLES // 2))
-
-
-def test_configuration(given_documents: Given, tmp_path: Path) -> None:
-    seed = given_documents.store.config.path.read_bytes()
-    seed += b'[deposit]\nrequire = ["seeds"]\n[model.m]\npath = "/m"\nn = 1_0\nb = true\n'
-    path = tmp_path / "config.toml"
-
-    def check(random: Random, junk: bytes | None) -> None:
-        path.write_bytes(edit_bytes(seed, random) if junk is None else junk)
-        attempt(lambda _: list(Config(path).items()), b"")
-        attempt(lambda _: Config(path).words("deposit.require"), b"")
-
-    fuzzed(check)
-
-
-def test_a_store_whose_log_head_is_edited(given_documents: Given) -> None:
-    """What a store reads first, before any signature is known to be good."""
-    root = given_documents.store.root
-    good = {name: (root / name).read_bytes() for name in ("log/checkpoint", "log/verifier")}
-
-    def check(random: Random, junk: bytes | None) -> None:
-        name = random.choice(sorted(good))
-        data = edit_bytes(good[name], random) if junk is None else junk
-        (root / name).write_bytes(data)
-        try:
-            attempt(lambda _: Store.open(root).refs(), b"")
-        finally:
-            (root / name).write_bytes(good[name])
-
-    fuzzed(check, max(20, EXAMPLES // 4))
+    assert set(checks(given_documents)) == set(NAMES)
