@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from kvg.remote import Access
-from tests.models import REPO
 
+REPO = Path(__file__).parents[2]
 START_S = 20.0
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -36,6 +36,17 @@ def need(program: str) -> str:
     return found
 
 
+@dataclass(frozen=True)
+class Host:
+    """Where a server runs: what stands before its command, and the address that it listens on."""
+
+    address: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+
+
+HERE = Host()
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -44,15 +55,19 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    argv: Sequence[str], port: int, log: Path, *, env: dict[str, str] | None = None
+    argv: Sequence[str], port: int, log: Path, *, host: Host = HERE
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``argv``, listening on ``port`` of this machine, for the time of the ``with`` block."""
+    """``argv``, listening on ``port`` of ``host``, for the time of the ``with`` block."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
+            [*host.prefix, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
-        _await(process, port, log)
+        _await(process, port, log, host)
         yield process
     finally:
         process.terminate()
@@ -63,17 +78,27 @@ def running(
             process.wait()
 
 
-def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _await(process: subprocess.Popen[bytes], port: int, log: Path, host: Host) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.5).close()
+        if _listens(host, port):
             return
-        except OSError:
-            if process.poll() is not None:
-                break
-            time.sleep(0.02)
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
     pytest.fail(f"{process.args}: does not listen: {log.read_text(errors='replace')[-2000:]}")
+
+
+def _listens(host: Host, port: int) -> bool:
+    if host.prefix:
+        program = f"import socket; socket.create_connection(({host.address!r}, {port}), 0.5)"
+        argv = [*host.prefix, sys.executable, "-S", "-c", program]
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    try:
+        socket.create_connection((host.address, port), 0.5).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -83,9 +108,10 @@ class Ssh:
     port: int
     access: Access
     folder: Path
+    host: Host
 
     def url(self, path: Path) -> str:
-        return f"ssh://127.0.0.1:{self.port}{path}"
+        return f"ssh://{self.host.address}:{self.port}{path}"
 
 
 def kvg_program(folder: Path) -> Path:
@@ -102,7 +128,7 @@ def kvg_program(folder: Path) -> Path:
 
 
 @contextmanager
-def sshd(folder: Path) -> Iterator[Ssh]:
+def sshd(folder: Path, host: Host = HERE) -> Iterator[Ssh]:
     """A real sshd on a high port with keys of its own, as the user who runs the tests."""
     program, keygen = need("sshd"), need("ssh-keygen")
     need("ssh")
@@ -116,14 +142,14 @@ def sshd(folder: Path) -> Iterator[Ssh]:
     port = free_port()
     path = f"{kvg_program(folder / 'bin').parent}:{SYSTEM_PATH}"
     (folder / "sshd_config").write_text(
-        f"ListenAddress 127.0.0.1:{port}\n"
+        f"ListenAddress {host.address}:{port}\n"
         f"HostKey {folder / 'host'}\nAuthorizedKeysFile {folder / 'authorized'}\n"
         f"PidFile {folder / 'pid'}\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
         f"MaxStartups 100\nPermitRootLogin yes\n"
         f"SetEnv PATH={path} HOME={folder} XDG_CONFIG_HOME={folder / 'config'}\n"
     )
     known = folder / "known_hosts"
-    known.write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    known.write_text(f"[{host.address}]:{port} {(folder / 'host.pub').read_text()}")
     (folder / "ssh_config").write_text(
         f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
@@ -132,12 +158,12 @@ def sshd(folder: Path) -> Iterator[Ssh]:
         Path("/run/sshd").mkdir(exist_ok=True)
     argv = [program, "-D", "-e", "-f", str(folder / "sshd_config")]
     access = Access({"KVG_SSH_COMMAND": f"ssh -T -F {folder / 'ssh_config'}"})
-    with running(argv, port, folder / "sshd.log"):
-        yield Ssh(port, access, folder)
+    with running(argv, port, folder / "sshd.log", host=host):
+        yield Ssh(port, access, folder, host)
 
 
 @contextmanager
-def nginx(folder: Path, root: Path) -> Iterator[str]:
+def nginx(folder: Path, root: Path, host: Host = HERE) -> Iterator[str]:
     """A real nginx that serves ``root``; yields its address."""
     program, port = need("nginx"), free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,12 +175,12 @@ def nginx(folder: Path, root: Path) -> Iterator[str]:
     (folder / "nginx.conf").write_text(
         f"daemon off;\n{user}pid {folder / 'nginx.pid'};\nerror_log {folder / 'error.log'};\n"
         f"events {{}}\nhttp {{\n  access_log {folder / 'access.log'};\n{temporary}"
-        f"  server {{ listen 127.0.0.1:{port}; root {root}; }}\n}}\n"
+        f"  server {{ listen {host.address}:{port}; root {root}; }}\n}}\n"
     )
     argv = [program, "-p", str(folder), "-e", str(folder / "error.log")]
     argv += ["-c", str(folder / "nginx.conf")]
-    with running(argv, port, folder / "nginx.log"):
-        yield f"http://127.0.0.1:{port}"
+    with running(argv, port, folder / "nginx.log", host=host):
+        yield f"http://{host.address}:{port}"
 
 
 @dataclass(frozen=True)
@@ -163,13 +189,17 @@ class S3:
 
     endpoint: str
     access: Access
+    host: Host = HERE
 
     def bucket(self, name: str) -> str:
         """Make a bucket; returns its address."""
-        import urllib.request
-
-        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
-        urllib.request.urlopen(request).close()
+        program = (
+            "import sys, urllib.request as web
+"
+            "web.urlopen(web.Request(sys.argv[1], method='PUT')).close()"
+        )
+        argv = [*self.host.prefix, sys.executable, "-S", "-c", program, f"{self.endpoint}/{name}"]
+        subprocess.run(argv, check=True)
         return f"s3://{name}"
 
     def raw(self, bucket: str) -> object:
@@ -198,14 +228,15 @@ def s3_access(endpoint: str) -> Access:
 
 
 @contextmanager
-def moto(folder: Path) -> Iterator[S3]:
+def moto(folder: Path, host: Host = HERE) -> Iterator[S3]:
     """An S3 server that heeds If-Match and If-None-Match, and has multipart uploads."""
     pytest.importorskip("obstore", reason="no obstore on this machine")
     program, port = need("moto_server"), free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    with running([program, "-H", "127.0.0.1", "-p", str(port)], port, folder / "moto.log"):
-        endpoint = f"http://127.0.0.1:{port}"
-        yield S3(endpoint, s3_access(endpoint))
+    argv = [program, "-H", host.address, "-p", str(port)]
+    with running(argv, port, folder / "moto.log", host=host):
+        endpoint = f"http://{host.address}:{port}"
+        yield S3(endpoint, s3_access(endpoint), host)
 
 
 @contextmanager
@@ -230,23 +261,24 @@ class Oci:
     folder: Path
 
     def url(self, repository: str) -> str:
-        return f"oci://{self.host}/{repository}"
+        scheme = "oci" if self.host.startswith("127.") else "oci+http"
+        return f"{scheme}://{self.host}/{repository}"
 
 
 USER, PASSWORD = "reader", "a password of the registry"
 
 
 @contextmanager
-def registry(folder: Path, *, login: bool = False) -> Iterator[Oci]:
+def registry(folder: Path, host: Host = HERE, *, login: bool = False) -> Iterator[Oci]:
     """A real registry; with ``login`` it wants the one that docker's configuration has."""
     program, port = need("docker-registry"), free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    host = f"127.0.0.1:{port}"
+    server = f"{host.address}:{port}"
     text = (
         "version: 0.1\nlog: {level: warn}\n"
         f"storage:\n  filesystem: {{rootdirectory: {folder / 'data'}}}\n"
         "  delete: {enabled: true}\n"
-        f"http: {{addr: {host}}}\n"
+        f"http: {{addr: {server}}}\n"
     )
     access = Access({}, folder)
     if login:
@@ -259,8 +291,9 @@ def registry(folder: Path, *, login: bool = False) -> Iterator[Oci]:
         (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
         text += f"auth:\n  htpasswd: {{realm: test, path: {folder / 'htpasswd'}}}\n"
         auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+        (folder / "config.json").write_text(json.dumps({"auths": {server: {"auth": auth}}}))
         access = Access({"DOCKER_CONFIG": str(folder)})
     (folder / "registry.yml").write_text(text)
-    with running([program, "serve", str(folder / "registry.yml")], port, folder / "registry.log"):
-        yield Oci(host, access, folder)
+    argv = [program, "serve", str(folder / "registry.yml")]
+    with running(argv, port, folder / "registry.log", host=host):
+        yield Oci(server, access, folder)
