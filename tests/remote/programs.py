@@ -194,8 +194,7 @@ class S3:
     def bucket(self, name: str) -> str:
         """Make a bucket; returns its address."""
         program = (
-            "import sys, urllib.request as web
-"
+            "import sys, urllib.request as web\n"
             "web.urlopen(web.Request(sys.argv[1], method='PUT')).close()"
         )
         argv = [*self.host.prefix, sys.executable, "-S", "-c", program, f"{self.endpoint}/{name}"]
