@@ -12,6 +12,7 @@ from kvg.errors import NotFound, UsageError
 from kvg.flow.records.models import ModelEntry
 from kvg.flow.registered import DEFAULT_KEY, SECTION, check_torch
 from kvg.flow.requests import ModelAddRequest
+from kvg.flow.sealed import fingerprint_cache
 from kvg.flow.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
     files = read_model(
         folder,
         dtype=request.dtype,
-        cache=None if request.no_cache else store.index,
+        cache=None if request.no_cache else fingerprint_cache(store, settings),
         jobs=settings.jobs,
         report=settings.report,
         adapter=adapter,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, parse_digest
 from kvg.errors import Corrupt, Incompatible, NotFound
+from kvg.flow.sealed import fingerprint_cache
 from kvg.flow.settings import Settings
 from kvg.objects.manifest import Engine, Manifest, Reference, Schedule
 
@@ -78,7 +79,7 @@ def identified(store: Store, settings: Settings, model: RegisteredModel) -> Mode
     files = read_model(
         model.path,
         dtype=model.dtype,
-        cache=store.index,
+        cache=fingerprint_cache(store, settings),
         jobs=settings.jobs,
         report=settings.report,
         adapter=model.adapter,

@@ -39,6 +39,19 @@ LOG_KEY = "store.log"
 """The key of ``config.toml`` that pins the log: its signed-note verifier."""
 
 
+OWN = ("objects", "log", "peers", "tmp", "index.lmdb")
+"""The folders of a store. A link in place of one would lead writers and gc to files of others."""
+
+
+def check_no_link(folder: str) -> None:
+    """Raise ``Corrupt`` when ``folder`` is a link: a store's own folders lie in the store."""
+    if os.path.islink(folder):
+        raise Corrupt(
+            f"{folder}: a link, not a folder of the store",
+            hint="put the folder itself there; the store as a whole may lie behind a link",
+        )
+
+
 def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
     """Make what a store has; the format line comes last, so that half a store is none.
 
@@ -92,6 +105,8 @@ def has_format(root: Path) -> bool:
     except OSError as error:
         durable.raise_translated(error, root / FORMAT_FILE)
     if found == FORMAT:
+        for name in OWN:
+            check_no_link(f"{root}{os.sep}{name}")
         return True
     if found.startswith(FORMAT_MARK):
         version = found.decode("ascii", "replace").strip()

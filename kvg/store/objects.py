@@ -17,6 +17,7 @@ from kvg import durable
 from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_prefix, sha256_all, short
 from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.frozen import frozen
+from kvg.store.layout import check_no_link
 from kvg.store.quota import Quota
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class ObjectFolder:
 
     def _write(self, digest: Digest, needed: int, parts: Iterable[Buffer]) -> int:
         path = self.stored_path(digest)
+        check_no_link(os.path.dirname(path))
         replaced = _size_of(path)
         try:
             written = durable.write_new(path, parts, staging=self._staging, mode=FILE_MODE)
@@ -170,6 +172,7 @@ class ObjectFolder:
         What is here under its name is replaced. The quota counted it when it was put there.
         """
         with self.lock.shared():
+            check_no_link(os.path.dirname(self._stored(digest)))
             replaced = _size_of(self.stored_path(digest))
             durable.move(other.stored_path(digest), self.stored_path(digest))
             self.quota.release(replaced)
@@ -268,6 +271,8 @@ class ObjectFolder:
 
     def remove_all(self, digests: Sequence[Digest]) -> int:
         """Remove objects, durably; returns the bytes freed. Only under the exclusive lock."""
+        for prefix in {os.path.dirname(self._stored(digest)) for digest in digests}:
+            check_no_link(prefix)
         size = sum(self.stored_size(digest) for digest in digests if self.has(digest))
         durable.remove_all(self.stored_path(digest) for digest in digests)
         self.quota.release(size)

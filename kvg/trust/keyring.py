@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOGS = "logs"
 SEEN = ".seen"
 NEXT = ".next.pem"
+CACHE_SECRET = "cache.secret"
+SECRET_BYTES = 32
 STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
@@ -205,6 +207,23 @@ class Keyring:
     def seen_path(self, origin: str) -> Path:
         """Where the newest checkpoint seen of the log ``origin`` is kept."""
         return self._log_path(origin).with_suffix(SEEN)
+
+    def cache_secret(self) -> bytes | None:
+        """32 bytes that only this user has, to know caches again that lie where others write.
+
+        Made at the first call; None where they can't be kept. Raises ``Untrusted`` when others can
+        read them.
+        """
+        path = self.folder / CACHE_SECRET
+        if not path.exists():
+            try:
+                self._check_folder()
+                self._make_folder(self.folder)
+                self._write(path, os.urandom(SECRET_BYTES), 0o600)
+            except KvgError:
+                return None
+        found = _read_private(path, missing=f"{path}: no such file")
+        return found if len(found) == SECRET_BYTES else None
 
     def _add(self, name: str, key: PrivateKey, passphrase: bytes | None) -> PrivateKey:
         path = self._path(name)

@@ -20,7 +20,7 @@ import zstandard
 from blake3 import blake3
 
 from kvg import canon, codec
-from kvg.digest import Digest
+from kvg.digest import Digest, sha256
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted, UsageError
 from kvg.log.entry import AttestationEntry
 from kvg.log.receipts import check_receipt, parse_receipt
@@ -833,6 +833,49 @@ def a_store_is_an_empty_folder_of_that_name(w: World) -> None:
     shutil.rmtree(w.store.root)
     w.store.root.mkdir()
     w.graft()
+
+
+for _folder in ("objects", "log", "peers", "tmp", "index.lmdb"):
+
+    def _link_folder(w: World, name: str = _folder) -> None:
+        shutil.move(w.store.root / name, w.folder / "elsewhere")
+        (w.store.root / name).symlink_to(w.folder / "elsewhere")
+        w.graft()
+
+    _link_folder.__name__ = f"the_stores_{_folder}_is_a_link"
+    ROWS.append((_link_folder.__name__, Corrupt, _link_folder))
+
+
+def _link_prefix(w: World, digest: Digest) -> None:
+    """The folder of ``digest`` in ``objects`` leads out of the store."""
+    folder = w.path(digest).parent
+    if folder.exists():
+        shutil.move(folder, w.folder / "elsewhere")
+    else:
+        (w.folder / "elsewhere").mkdir()
+    folder.symlink_to(w.folder / "elsewhere")
+
+
+@refused(Corrupt)
+def an_object_would_be_written_through_a_link(w: World) -> None:
+    digest = sha256(b"new")
+    _link_prefix(w, digest)
+    with w.store.pending() as pending:
+        pending.put(b"new")
+
+
+@refused(Corrupt)
+def an_object_would_be_removed_through_a_link(w: World) -> None:
+    from kvg.store.sweep import sweep
+
+    digest = sha256(b"garbage")
+    with w.store.pending() as pending:
+        pending.put(b"garbage")
+    _link_prefix(w, digest)
+    try:
+        sweep(w.store)
+    finally:
+        assert w.path(digest).exists()
 
 
 @refused(Incompatible)
