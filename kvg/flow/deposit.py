@@ -16,7 +16,7 @@ from kvg.flow.attested import attested
 from kvg.flow.building import build
 from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.gated import attest_gates, pass_gates
-from kvg.flow.records.computed import Deposited
+from kvg.flow.records.computed import Deposited, DepositPlan
 from kvg.flow.registered import (
     RegisteredModel,
     check_torch,
@@ -26,11 +26,12 @@ from kvg.flow.registered import (
     tokenizer_of,
 )
 from kvg.flow.requests import DepositRequest
-from kvg.flow.reuse import Plan, check_parent, find_same
+from kvg.flow.reuse import Plan, check_parent, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
 from kvg.flow.settings import Settings, signing_key
 from kvg.flow.sources import Source, parse_text, read_part, read_source
 from kvg.objects.manifest import Manifest
+from kvg.objects.page import page_size
 from kvg.objects.statement import Provenance, Resource, encode_provenance
 from kvg.problem.family import parse_problem
 from kvg.store import RefMove, check_ref_name
@@ -93,6 +94,41 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         )
         store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
         return deposited(store, request.ref, session, pending, built, envelope, published, store_ms)
+
+
+def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> DepositPlan:
+    """What ``deposit`` would have to compute. Nothing is written, no gate runs.
+
+    Raises as ``deposit`` does before it computes.
+    """
+    check_ref_name(request.ref)
+    source = read_source(settings, request)
+    contract_for(store, settings, request.valid_until, request.depends, request.schema_version)
+    _problem(settings, request)
+    gates = tuple(spec.partition(":")[0] for spec in request.gates)
+    settings.tell_dry_run()
+    _, files, session, tokenizer = _opened(store, settings, request)
+    ids = tuple(source.ids(tokenizer, what=request.ref))
+    parent = _parent(store, request, ids)
+    session.check_window(len(ids))
+    plan = _plan(session, files, request, ids)
+    same = find_same(store, plan)
+    reuse = find_reuse(store, plan, parent=parent) if same is None else None
+    taken = reuse.n_tokens if reuse else 0
+    spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]
+    return DepositPlan(
+        ref=request.ref,
+        digest=same,
+        unchanged=same is not None,
+        tokens=plan.count,
+        tokens_computed=0 if same is not None else plan.count - taken,
+        pages=len(spans),
+        bytes_raw=sum(page_size(group, end - start) for group, start, end in spans)
+        + 4 * plan.count,
+        gates=gates,
+        device=str(session.model.device),
+        dtype=session.model.dtype,
+    )
 
 
 class _Opened(NamedTuple):

@@ -58,6 +58,7 @@ _HOMES: dict[str, str] = {
     "keys-moved": "bench",
     "own-position-summary": "bench",
     "deposited": "computed",
+    "deposit-plan": "computed",
     "text": "computed",
     "graft": "computed",
     "logits": "computed",

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, listed, seconds
+from kvg.cli.render.words import brief, count, listed, seconds, size
 from kvg.cli.terminal import printable
 from kvg.flow.records.computed import (
     Deposited,
+    DepositPlan,
     Graft,
     Logits,
     Replay,
@@ -42,6 +43,18 @@ def deposited(record: Deposited, view: View) -> Iterator[str]:
 def text(record: TextPiece, view: View) -> Iterator[str]:
     view.streamed = True
     yield printable(record.text) if view.person else record.text
+
+
+def deposit_plan(record: DepositPlan, view: View) -> Iterator[str]:
+    name = view.terminal.out(record.ref, "bold")
+    if record.unchanged:
+        yield f"{name}  is there already, nothing to compute\n"
+        return
+    gates = f"  after {listed(record.gates)}" if record.gates else ""
+    yield (
+        f"{name}  {record.tokens_computed:,} of {count(record.tokens, 'token')} to compute, "
+        f"{count(record.pages, 'page')}, {size(record.bytes_raw)}{gates}\n"
+    )
 
 
 def graft(record: Graft, view: View) -> Iterator[str]:
@@ -97,6 +110,7 @@ RENDERERS = cast(
     "dict[str, Renderer]",
     {
         "deposited": deposited,
+        "deposit-plan": deposit_plan,
         "text": text,
         "graft": graft,
         "logits": logits,

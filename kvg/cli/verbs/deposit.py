@@ -90,9 +90,11 @@ def deposit(
 
     A text that is there already computes nothing; one that starts with a stored text computes only
     what follows its whole pages. The first deposit makes a signing key. On a terminal it prints
-    what was done, elsewhere the bare digest.
+    what was done, elsewhere the bare digest. --dry-run tells what there would be to compute, and
+    runs no gate.
     """
-    from kvg.flow.deposit import deposit as flow
+    from kvg.flow.deposit import deposit as deposit_now
+    from kvg.flow.deposit import plan_deposit
 
     run = invocation(ctx)
     ref, files = split_ref_and_files(words or [], has_source=text is not None or chat is not None)
@@ -119,6 +121,7 @@ def deposit(
         no_sandbox=no_sandbox,
         family=family,
     )
+    flow = plan_deposit if run.settings.dry_run else deposit_now
     return flow(run.store, run.settings, request)
 
 

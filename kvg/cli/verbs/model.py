@@ -53,7 +53,10 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
 
 
 def show(ctx: typer.Context, name: Name) -> Record:
-    """Show one registered model, with its folder and its fingerprint."""
+    """Show one registered model.
+
+    With its folder and its fingerprint.
+    """
     from kvg.flow.model import show_model
 
     run = invocation(ctx)

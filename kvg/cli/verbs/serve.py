@@ -18,7 +18,10 @@ def serve(
         bool, typer.Option("--read-only", help="Let nobody write, for a key that may only pull.")
     ] = False,
 ) -> None:
-    """Serve a remote on standard input and output, to a kvg that came over ssh."""
+    """Serve a remote to the far side of ssh.
+
+    It speaks on standard input and output; nobody types it.
+    """
     from kvg.flow.serve import serve as flow
 
     settings = invocation(ctx).settings

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
         LogitsMoved,
         OwnPositionSummary,
     )
-    from kvg.flow.records.computed import Deposited, Graft, Logits, Replay, ReplaySummary, TextPiece
+    from kvg.flow.records.computed import (
+        Deposited,
+        DepositPlan,
+        Graft,
+        Logits,
+        Replay,
+        ReplaySummary,
+        TextPiece,
+    )
     from kvg.flow.records.exchange import (
         BundleEntry,
         BundleSummary,
@@ -111,6 +119,7 @@ _HOMES = {
     "Cosignature": "stores",
     "Collected": "upkeep",
     "ConfigEntry": "program",
+    "DepositPlan": "computed",
     "Deposited": "computed",
     "DiffSummary": "artifacts",
     "Difference": "artifacts",
@@ -178,6 +187,7 @@ __all__ = [
     "Cosignature",
     "Collected",
     "ConfigEntry",
+    "DepositPlan",
     "Deposited",
     "DiffSummary",
     "Difference",

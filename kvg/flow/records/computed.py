@@ -34,6 +34,23 @@ class Deposited(Record):
 
 
 @frozen
+class DepositPlan(Record):
+    """What a deposit would do. ``digest`` is None where it takes the computation to know it."""
+
+    type: ClassVar[str] = "deposit-plan"
+    ref: str
+    digest: Digest | None
+    unchanged: bool
+    tokens: int
+    tokens_computed: int
+    pages: int
+    bytes_raw: int
+    gates: tuple[str, ...]
+    device: str
+    dtype: str
+
+
+@frozen
 class TextPiece(Record):
     """A piece of generated text, yielded while streaming, before its ``Graft``."""
 
