@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ from kvg.verify import fsck as checks
 from kvg.verify.check import Finding as Fault
 
 if TYPE_CHECKING:
+    from kvg.digest import Digest
     from kvg.flow.settings import Settings
+    from kvg.remote import Remote
     from kvg.store import Store
 
 
@@ -21,14 +24,60 @@ def fsck(
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Every fault, what was done about it, then a summary; it goes on after each fault.
 
-    ``repair`` moves bad objects into ``lost-found`` and rebuilds the index. Raises ``Conflict``.
+    ``repair`` moves bad objects into ``lost-found``, fetches what is lost from remotes that have it,
+    and rebuilds the index. Raises ``Conflict``.
     """
     total = sum(1 for _ in store.objects.all())
-    with settings.report.task("check", total, "objects") as task:
-        for found in checks.fsck(store, repair=repair, threads=settings.jobs, advance=task.advance):
+    with settings.report.task("check", total, "objects") as task, ExitStack() as stack:
+        everything = checks.fsck(
+            store,
+            repair=repair,
+            refetch=_refetch(store, settings, stack) if repair else lambda _: None,
+            threads=settings.jobs,
+            advance=task.advance,
+        )
+        for found in everything:
             if isinstance(found, Fault):
                 yield Finding(found.code, found.kind, found.object, found.message, found.hint)
             elif isinstance(found, checks.Repaired):
                 yield Repaired(found.object, found.action, found.moved_to)
             else:
                 yield FsckSummary(*(getattr(found, item.name) for item in fields(FsckSummary)))
+
+
+def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Digest], str | None]:
+    """Puts a lost object back from the first remote that has it whole, and names that remote.
+
+    A remote that can't be reached is passed over, with a notice. Remotes are closed by ``stack``.
+    """
+    from kvg.errors import KvgError
+    from kvg.flow.exchange.places import SECTION, find_place, opened
+
+    remotes: dict[str, Remote] = {}
+
+    def open_all() -> None:
+        for name in store.config.names(SECTION):
+            try:
+                remotes[name] = stack.enter_context(opened(find_place(store, name), settings))
+            except KvgError as error:
+                settings.report.notice(f"remote {name}: {error.message}")
+
+    def refetch(digest: Digest) -> str | None:
+        if not remotes:
+            open_all()
+        return next((name for name in remotes if _take(store, remotes[name], digest)), None)
+
+    return refetch
+
+
+def _take(store: Store, remote: Remote, digest: Digest) -> bool:
+    """Store the object as ``remote`` has it, all of it checked; False when it has no good one."""
+    from kvg.errors import Corrupt, NotFound, RemoteFailed
+    from kvg.store.objects import HEADER_SLACK_BYTES, LIMIT_BYTES
+
+    try:
+        stored = b"".join(remote.get(digest, limit=LIMIT_BYTES + HEADER_SLACK_BYTES))
+        store.objects.put_stored(stored, digest=digest, what=remote.url)
+    except (Corrupt, NotFound, RemoteFailed):
+        return False
+    return True

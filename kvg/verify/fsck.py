@@ -102,13 +102,14 @@ def fsck(
     store: Store,
     *,
     repair: bool = False,
+    refetch: Callable[[Digest], str | None] = lambda _: None,
     threads: int = 1,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Yield every fault as it is found, what was done about it, and last the summary.
 
-    ``advance`` is told of each object that was looked at. Raises ``Conflict`` when the lock that a
-    repair needs is not had.
+    ``refetch`` tries to put a lost object back and says from where. ``advance`` is told of each
+    object that was looked at. Raises ``Conflict`` when the lock that a repair needs is not had.
     """
     tally, repaired = _Tally(), 0
     index = [_index_finding(text) for text in store.index.structure_faults()]
@@ -130,7 +131,8 @@ def fsck(
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
-        for done in _repairs(store, tally, strays, rebuild=bool(index or differing), trust=trust):
+        needs_index = bool(index or differing)
+        for done in _repairs(store, tally, strays, refetch, rebuild=needs_index, trust=trust):
             repaired += 1
             yield done
     yield FsckSummary(
@@ -275,10 +277,20 @@ def _unreachable(store: Store) -> int | None:
 
 
 def _repairs(
-    store: Store, tally: _Tally, strays: list[Path], *, rebuild: bool, trust: list[Finding]
+    store: Store,
+    tally: _Tally,
+    strays: list[Path],
+    refetch: Callable[[Digest], str | None],
+    *,
+    rebuild: bool,
+    trust: list[Finding],
 ) -> Iterator[Repaired]:
-    for digest in tally.bad:
+    for digest in dict.fromkeys(tally.bad):
         yield from _set_aside_object(store, digest)
+        if not store.objects.has(digest):
+            source = refetch(digest)
+            if source is not None:
+                yield Repaired(digest, f"fetched from {source}")
     for path in strays:
         if path.parent != store.root:
             moved = set_aside(store, path)

@@ -12,14 +12,15 @@ from kvg.flow.records import Record
 def fsck(
     ctx: typer.Context,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Move bad objects away and rebuild the index.")
+        bool, typer.Option("--repair", help="Move bad objects away, fetch lost ones.")
     ] = False,
 ) -> Iterable[Record]:
     """Check every file of the store against every other.
 
     Objects, the log, the trust file, the index, and that nothing that is named is missing. It goes
     on after a fault and names each. --repair deletes nothing: bad objects are moved into the
-    store's folder lost-found. Signatures and policy are a matter of kvg verify.
+    store's folder lost-found, what is lost is fetched from the remotes that have it, and a broken
+    index is made anew. Signatures and policy are a matter of kvg verify.
     """
     from kvg.flow.fsck import fsck as flow
 

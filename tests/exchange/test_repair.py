@@ -1,0 +1,72 @@
+"""``fsck --repair`` puts back what is lost from a remote that has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvg.digest import Digest
+from kvg.flow.fsck import fsck
+from kvg.flow.records import Finding, FsckSummary, Repaired
+from kvg.store import Store
+from kvg.verify import verify_artifact
+from tests.exchange.conftest import Person
+
+
+@pytest.fixture
+def lost(alice: Person, share: Path) -> tuple[Digest, list[Digest]]:
+    """Alice pushed; then a page is flipped, another is gone, and so is an attestation."""
+    digest = alice.deposit("demo", range(40))
+    alice.push()
+    store = alice.store
+    first, second = store.manifest(digest).pages[:2]
+    flipped = store.objects.stored_path(first.digest)
+    data = bytearray(flipped.read_bytes())
+    data[-1] ^= 1
+    flipped.chmod(0o644)
+    flipped.write_bytes(data)
+    envelope = store.attestations(digest)[0].envelope
+    for gone in (second.digest, envelope):
+        store.objects.stored_path(gone).unlink()
+    return digest, [first.digest, second.digest, envelope]
+
+
+def repaired(person: Person) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for record in fsck(person.store, person.settings, repair=True):
+        if isinstance(record, Repaired):
+            found.setdefault(record.object, []).append(record.action)
+    return found
+
+
+def check_clean(store: Store, person: Person, digest: Digest) -> None:
+    *findings, summary = fsck(store, person.settings)
+    assert not findings and isinstance(summary, FsckSummary)
+    artifact = verify_artifact(store, digest)
+    for page in artifact.manifest.pages:
+        artifact.read_page(page)
+
+
+def test_what_is_lost_is_fetched(alice: Person, lost: tuple[Digest, list[Digest]]) -> None:
+    digest, (first, second, envelope) = lost
+    faults = [r for r in fsck(alice.store, alice.settings) if isinstance(r, Finding)]
+    assert {fault.object for fault in faults} >= {first, second, envelope}
+    done = repaired(alice)
+    assert done[first] == ["moved", "fetched from origin"]
+    assert done[second] == done[envelope] == ["fetched from origin"]
+    check_clean(alice.store, alice, digest)
+
+
+def test_a_remote_that_lies_or_is_away_gives_nothing(
+    alice: Person, share: Path, lost: tuple[Digest, list[Digest]]
+) -> None:
+    _, (_, second, envelope) = lost
+    (there,) = share.rglob(second.removeprefix("sha256:")[2:])
+    there.chmod(0o644)
+    there.write_bytes(there.read_bytes()[:-1] + b"x")
+    alice.add(alice.folder / "nowhere", "away")
+    done = repaired(alice)
+    assert second not in done and done[envelope] == ["fetched from origin"]
+    faults = [r for r in fsck(alice.store, alice.settings) if isinstance(r, Finding)]
+    assert {fault.object for fault in faults} == {second}
