@@ -123,6 +123,23 @@ def blake3_hex(data: Buffer, *, threads: int = 1) -> str:
     return blake3_bytes(data, threads=threads).hex()
 
 
+class Blake3Stream:
+    """A running BLAKE3-256: ``update`` with bytes, ``digest`` (32 raw bytes) at the end."""
+
+    __slots__ = ("_hasher",)
+
+    def __init__(self) -> None:
+        import blake3
+
+        self._hasher = blake3.blake3()
+
+    def update(self, data: Buffer) -> None:
+        self._hasher.update(data)
+
+    def digest(self) -> bytes:
+        return self._hasher.digest()
+
+
 def blake3_all(parts: Iterable[Buffer]) -> str:
     """The BLAKE3-256 of the concatenation of ``parts`` as hex."""
     import blake3

@@ -87,6 +87,10 @@ class Given:
     def read(self, digest: Digest) -> bytes:
         return bytes(self.store.objects.read(digest, what="it"))
 
+    def parse_page(self, data: bytes) -> bytes:
+        check_page(data, self.made.manifest.group("full"), 8, what="it")
+        return data
+
     def bundle(self) -> bytes:
         path = self.folder / "seed.tar"
         own = Settings(self.folder, self.folder / "keys", self.folder / "c", self.folder / "f")
@@ -121,8 +125,7 @@ def decoders(given_: Given) -> dict[str, Decoder]:
                                   (encode_manifest(made.manifest),), canon.encode),
         "token ids": Decoder(lambda data: decode_ids(data, what="it"), (encode_ids(made.ids),),
                              encode_ids, is_json=False),
-        "page": Decoder(lambda data: check_page(data, made.manifest.group("full"), 8, what="it"),
-                        (given_.raw_page,), is_json=False),
+        "page": Decoder(given_.parse_page, (given_.raw_page,), is_json=False),
         "checkpoint": Decoder(parsed(parse_checkpoint), (store.log.note,), is_json=False),
         "note": Decoder(parsed(parse_note), (store.log.note,), is_json=False),
         "receipt": Decoder(parsed(parse_receipt), (store.log.receipt(1),), encode_receipt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvg.codec.checking import Checked, check_raw
 from kvg.codec.header import (
     ALIGNMENT,
     FRAME_SIZE,
@@ -26,9 +27,11 @@ __all__ = (
     "PREFIX_SIZE",
     "RAW",
     "ZSTD",
+    "Checked",
     "Frame",
     "Header",
     "Stored",
+    "check_raw",
     "decode",
     "encode",
     "header_size",

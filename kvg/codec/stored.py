@@ -5,8 +5,7 @@ The digest of an object is that of its raw bytes; how it is stored never changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from kvg.codec import zstd
 from kvg.codec.header import (
@@ -27,12 +26,10 @@ from kvg.codec.planes import split_planes
 from kvg.digest import Buffer, Digest, Sha256Stream, blake3_all, blake3_bytes
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
+from kvg.parallel import in_order
 
 DEFAULT_LIMIT = 1 << 30
 """Bytes: the largest object that ``decode`` makes room for unless told otherwise."""
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 @frozen
@@ -76,7 +73,13 @@ def encode(
         raise ValueError(f"codec {codec}, {planes} planes, frames of {frame_size} bytes")
     view = memoryview(raw).cast("B")
     pieces = [view[start : start + frame_size] for start in range(0, len(view), frame_size)]
-    done = list(_in_order(lambda piece: _encode_frame(piece, codec, planes), pieces, threads))
+    done = list(
+        in_order(
+            lambda piece: _encode_frame(piece, codec, planes),
+            pieces,
+            threads=min(threads, len(pieces)),
+        )
+    )
     offset = header_size(len(pieces), planes)
     if codec == RAW:
         offset += -(offset + data_start) % ALIGNMENT
@@ -104,12 +107,14 @@ def decode(
     """
     view = memoryview(stored).cast("B").toreadonly()
     header = parse_header(view, what=what)
-    _check_claims(header, view, digest=digest, size=size, limit=limit, what=what)
+    check_claims(header, len(view), digest=digest, size=size, limit=limit, what=what)
+    check_padding(view[header.size : header.data_offset], what=what)
     hasher = Sha256Stream()
     source = (
         _RawSource(view, header, what) if header.codec == RAW else _Inflater(view, header, what)
     )
-    for piece in _in_order(source.frame, range(len(header.frames)), threads):
+    n = len(header.frames)
+    for piece in in_order(source.frame, range(n), threads=min(threads, n)):
         if check_digest:
             hasher.update(piece)
     if check_digest and hasher.digest() != digest:
@@ -117,19 +122,22 @@ def decode(
     return source.raw
 
 
-def _check_claims(
-    header: Header, view: memoryview, *, digest: Digest, size: int | None, limit: int, what: str
+def check_claims(
+    header: Header, n_stored: int, *, digest: Digest, size: int | None, limit: int, what: str
 ) -> None:
+    """Raise ``Corrupt`` unless ``header`` speaks of ``digest``, of ``size`` raw bytes (up to
+    ``limit`` where None) and of ``n_stored`` bytes in stored form."""
     if header.digest != digest:
         raise Corrupt(f"{what}: another object lies under its name", hint="kvg fsck")
     if header.raw_size != size if size is not None else header.raw_size > limit:
         wanted = f"{size}" if size is not None else f"at most {limit}"
         raise Corrupt(f"{what}: {header.raw_size} bytes, not {wanted}", hint="kvg fsck")
-    if header.stored_size != len(view):
-        raise Corrupt(
-            f"{what}: {len(view)} stored bytes, not {header.stored_size}", hint="kvg fsck"
-        )
-    padding = view[header.size : header.data_offset]
+    if header.stored_size != n_stored:
+        raise Corrupt(f"{what}: {n_stored} stored bytes, not {header.stored_size}", hint="kvg fsck")
+
+
+def check_padding(padding: memoryview, *, what: str) -> None:
+    """Raise ``Corrupt`` unless what lies between header and frames is zero."""
     if padding != bytes(len(padding)):
         raise Corrupt(f"{what}: padding is not zero", hint="kvg fsck")
 
@@ -220,14 +228,3 @@ def _frame_starts(header: Header) -> list[int]:
 def _check_frame(stored: memoryview, frame: Frame, index: int, *, what: str) -> None:
     if blake3_bytes(stored) != frame.blake3:
         raise Corrupt(f"{what}: frame {index} does not match its checksum", hint="kvg fsck")
-
-
-def _in_order(work: Callable[[_T], _R], items: Sequence[_T], threads: int) -> Iterator[_R]:
-    """``work`` over ``items`` by up to ``threads`` threads; results in the order of ``items``."""
-    if min(threads, len(items)) <= 1:
-        yield from map(work, items)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="kvz1") as pool:
-        yield from pool.map(work, items)

@@ -24,7 +24,7 @@ def fsck(
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Every fault, what was done about it, then a summary; it goes on after each fault.
 
-    ``repair`` moves bad objects into ``lost-found``, fetches what is lost from remotes that have it,
+    ``repair`` moves bad objects into ``lost-found``, fetches lost ones from remotes that have them,
     and rebuilds the index. Raises ``Conflict``.
     """
     total = sum(1 for _ in store.objects.all())

@@ -90,11 +90,16 @@ def check_page(raw: Buffer, group: Group, n_tokens: int, *, what: str) -> None:
 
     Says nothing about the values: see ``check_finite``.
     """
-    size, expected = memoryview(raw).nbytes, page_size(group, n_tokens)
+    head = bytes(memoryview(raw)[: data_start(group, n_tokens)])
+    check_page_head(head, memoryview(raw).nbytes, group, n_tokens, what=what)
+
+
+def check_page_head(head: bytes, size: int, group: Group, n_tokens: int, *, what: str) -> None:
+    """As ``check_page``, of the bytes before a page's data region and the size of all of it."""
+    expected = page_size(group, n_tokens)
     if size != expected:
         raise Corrupt(f"{what}: {size} bytes, expected {expected}", hint="kvg fsck")
-    header = page_header(group, n_tokens)
-    if bytes(memoryview(raw)[: len(header)]) != header:
+    if head != page_header(group, n_tokens):
         raise Corrupt(
             f"{what}: header is not that of {n_tokens} tokens of group {group.name}",
             hint="kvg fsck",

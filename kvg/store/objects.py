@@ -14,7 +14,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.digest import PREFIX, Buffer, Digest, hex_of, is_digest, parse_prefix, sha256_all, short
+from kvg.digest import (
+    PREFIX,
+    Buffer,
+    Digest,
+    blake3_hex,
+    hex_of,
+    is_digest,
+    parse_prefix,
+    sha256_all,
+    short,
+)
 from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.store.layout import check_no_link
@@ -23,7 +33,7 @@ from kvg.store.quota import Quota
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvg.codec import Stored
+    from kvg.codec import Checked, Stored
     from kvg.store.lock import Lock
 
 LIMIT_BYTES = 1 << 30
@@ -227,8 +237,41 @@ class ObjectFolder:
             limit=limit if size is None else max(size, 1),
         )
 
+    def check(
+        self, digest: Digest, *, size: int, what: str, head_bytes: int, threads: int = 1
+    ) -> Checked:
+        """Check every byte of the object as ``read`` does, and hold none of it where it can be so.
+
+        Gives the BLAKE3 of the raw bytes and the first ``head_bytes`` of them. Raises ``Corrupt``.
+        """
+        from kvg import codec as kvz
+
+        name, path = f"{what}: object {short(digest)}", self._stored(digest)
+        with self._opened(digest, what) as (fd, n_stored):
+
+            def read_into(buffer: memoryview, position: int) -> int:
+                with durable.translated(path):
+                    return os.preadv(fd, [buffer], position)
+
+            found = kvz.check_raw(
+                read_into, n_stored, digest=digest, size=size, what=name, head_bytes=head_bytes
+            )
+        if found is not None:
+            return found
+        raw = self.read(digest, size=size, what=what, threads=threads)
+        return kvz.Checked(blake3_hex(raw, threads=threads), bytes(raw[:head_bytes]))
+
     def read_stored(self, digest: Digest, *, what: str, limit: int = LIMIT_BYTES) -> bytes:
         """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""
+        with self._opened(digest, what) as (fd, size):
+            if size > limit + limit // 32 + HEADER_SLACK_BYTES:
+                raise Corrupt(f"{what}: object {short(digest)} is too large: {size} bytes")
+            with durable.translated(self._stored(digest)):
+                return _read_whole(fd, size)
+
+    @contextmanager
+    def _opened(self, digest: Digest, what: str) -> Iterator[tuple[int, int]]:
+        """The object's file, open, and its size. Raises ``Corrupt`` naming ``what``."""
         path = self._stored(digest)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -238,14 +281,13 @@ class ObjectFolder:
             if error.errno == errno.ELOOP:
                 raise Corrupt(f"{path}: a link, not an object", hint="kvg fsck") from None
             durable.raise_translated(error, path)
-        with durable.translated(path), _closing(fd):
+        try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 raise Corrupt(f"{path}: not a file", hint="kvg fsck")
-            size = found.st_size
-            if size > limit + limit // 32 + HEADER_SLACK_BYTES:
-                raise Corrupt(f"{what}: object {short(digest)} is too large: {size} bytes")
-            return _read_whole(fd, size)
+            yield fd, found.st_size
+        finally:
+            os.close(fd)
 
     def stored_path(self, digest: Digest) -> Path:
         """Where the object's file lies."""
@@ -321,14 +363,6 @@ def _size_of(path: Path) -> int:
         return path.stat(follow_symlinks=False).st_size
     except OSError:
         return 0
-
-
-@contextmanager
-def _closing(fd: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(fd)
 
 
 def _is_hex(text: str) -> bool:

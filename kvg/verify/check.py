@@ -6,15 +6,19 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from kvg.digest import Digest, blake3_hex, short
+from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
-from kvg.objects.page import check_page
+from kvg.objects.page import check_page_head, data_start
+from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from kvg.store import Store
     from kvg.verify.judgement import Judgement
+
+LEAST_PARALLEL_BYTES = 32 << 20
+"""From so many bytes on, pages are checked by several threads."""
 
 
 @frozen
@@ -114,11 +118,7 @@ def check_artifact(
     notes = _Notes()
     manifest = _check_manifest(store, digest, what, notes)
     if manifest is not None:
-        for page in manifest.pages:
-            if page.digest not in checked:
-                _check_page(store, manifest, page, what, notes, threads)
-            else:
-                notes.saw(page.digest, page.size)
+        _check_pages(store, manifest, what, notes, checked, threads)
     bytes_ok = not notes.findings
     judgement = _judged(store, digest, what, notes)
     bytes_ok = bytes_ok and not notes.has("corrupt")
@@ -161,6 +161,33 @@ def _check_manifest(store: Store, digest: Digest, what: str, notes: _Notes) -> M
     return manifest
 
 
+def _check_pages(
+    store: Store,
+    manifest: Manifest,
+    what: str,
+    notes: _Notes,
+    checked: Container[Digest],
+    threads: int,
+) -> None:
+    """Every page that is not in ``checked``, several at once where there is much to read."""
+    pages = {page.digest: page for page in manifest.pages}
+    for page in pages.values():
+        if page.digest in checked:
+            notes.saw(page.digest, page.size)
+    left = [page for page in pages.values() if page.digest not in checked]
+    is_much = sum(page.size for page in left) >= LEAST_PARALLEL_BYTES
+    at_once = max(1, min(threads, len(left))) if is_much else 1
+
+    def check(page: Page) -> _Notes:
+        own = _Notes()
+        _check_page(store, manifest, page, what, own, max(1, threads // at_once))
+        return own
+
+    for own in in_order(check, left, threads=at_once):
+        notes.findings += own.findings
+        notes.objects |= own.objects
+
+
 def _check_page(
     store: Store, manifest: Manifest, page: Page, what: str, notes: _Notes, threads: int
 ) -> None:
@@ -168,10 +195,17 @@ def _check_page(
     if page.digest in notes.objects:
         return
     with notes.noting(page.digest):
-        raw = store.objects.read(page.digest, size=page.size, what=name, threads=threads)
-        if blake3_hex(raw) != page.blake3:
+        group = manifest.group(page.group)
+        found = store.objects.check(
+            page.digest,
+            size=page.size,
+            what=name,
+            head_bytes=data_start(group, page.n_tokens),
+            threads=threads,
+        )
+        if found.blake3 != page.blake3:
             raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
-        check_page(raw, manifest.group(page.group), page.n_tokens, what=name)
+        check_page_head(found.head, page.size, group, page.n_tokens, what=name)
         notes.saw(page.digest, page.size)
 
 

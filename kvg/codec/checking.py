@@ -1,0 +1,103 @@
+"""Checking an object of codec 0 where it lies: as ``decode`` does, but never holding it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvg.codec.header import ALIGNMENT, RAW, Frame, Header, parse_header, parse_header_size
+from kvg.codec.stored import DEFAULT_LIMIT, check_claims, check_padding
+from kvg.digest import Blake3Stream, Digest, Sha256Stream
+from kvg.errors import Corrupt
+from kvg.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PIECE_BYTES = 256 << 10
+"""Bytes at once: they stay in a core's cache while both hashes go over them."""
+
+HEAD_BYTES = 64 << 10
+"""Bytes that are read for the header and the padding after it."""
+
+ReadInto = Callable[[memoryview, int], int]
+"""Fills a buffer from a position of the stored form; gives how many bytes there were."""
+
+
+@frozen
+class Checked:
+    """What a good object holds: the BLAKE3 of its raw bytes as hex, and the first of them."""
+
+    blake3: str
+    head: bytes
+
+
+def check_raw(
+    read_into: ReadInto,
+    n_stored: int,
+    *,
+    digest: Digest,
+    size: int | None,
+    what: str,
+    head_bytes: int,
+    limit: int = DEFAULT_LIMIT,
+) -> Checked | None:
+    """Check every byte of an object of ``n_stored`` bytes in stored form, in constant memory.
+
+    None, before anything but the header was checked, for one that is compressed or whose header is
+    too long for this: ``decode`` that. ``head_bytes``: how many of the first raw bytes to give
+    back. Raises ``Corrupt`` naming ``what`` as ``decode`` does.
+    """
+    first = bytearray(min(n_stored, HEAD_BYTES))
+    n = read_into(memoryview(first), 0)
+    view = memoryview(first)[:n].toreadonly()
+    if parse_header_size(view, what=what) + ALIGNMENT > HEAD_BYTES:
+        return None
+    header = parse_header(view, what=what)
+    if header.codec != RAW or header.data_offset > n:
+        return None
+    check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
+    check_padding(view[header.size : header.data_offset], what=what)
+    return _Reading(read_into, header, what).check(digest, head_bytes)
+
+
+class _Reading:
+    def __init__(self, read_into: ReadInto, header: Header, what: str) -> None:
+        self._read_into = read_into
+        self._header = header
+        self._what = what
+        self._buffer = memoryview(bytearray(PIECE_BYTES))
+        self._position = header.data_offset
+
+    def check(self, digest: Digest, head_bytes: int) -> Checked:
+        sha, head = Sha256Stream(), bytearray()
+        frames: Sequence[Frame] = self._header.frames
+        whole = Blake3Stream() if len(frames) != 1 else None
+        last = b""
+        for index, frame in enumerate(frames):
+            own, left = Blake3Stream(), frame.raw_size
+            while left:
+                piece = self._next(left)
+                sha.update(piece)
+                own.update(piece)
+                if whole is not None:
+                    whole.update(piece)
+                if len(head) < head_bytes:
+                    head += piece[: head_bytes - len(head)]
+                left -= len(piece)
+            last = own.digest()
+            if last != frame.blake3:
+                raise Corrupt(
+                    f"{self._what}: frame {index} does not match its checksum", hint="kvg fsck"
+                )
+        if sha.digest() != digest:
+            raise Corrupt(f"{self._what}: bytes do not match their digest", hint="kvg fsck")
+        return Checked((last if whole is None else whole.digest()).hex(), bytes(head))
+
+    def _next(self, left: int) -> memoryview:
+        piece = self._buffer[: min(left, PIECE_BYTES)]
+        n = self._read_into(piece, self._position)
+        if n == 0:
+            raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
+        self._position += n
+        return piece[:n]
