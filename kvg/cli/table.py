@@ -203,6 +203,7 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("exactness", "compute texts in every way and compare every byte"),
             ("own-position", "move a graft to other offsets and see what differs"),
+            ("select", "find the methods of many near twins by exact address"),
         ),
     ),
     Verb(

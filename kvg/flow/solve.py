@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import GateFailed, UsageError
+from kvg.errors import Corrupt, GateFailed, NotFound, Untrusted, UsageError
 from kvg.flow.freshness import contract_of_proof, stale_reason
 from kvg.flow.method import caller_of, newest_method, verified_method
 from kvg.flow.records.flywheel import AnswerFound
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.gates.calls import Caller
     from kvg.store import Store
+    from kvg.store.selector import Selector
     from kvg.verify.method import Verdicts, VerifiedMethod
 
 HIT = "HIT"
@@ -35,29 +36,34 @@ def solve(
     no_sandbox: bool = False,
     verdicts: Verdicts | None = None,
     caller: Caller | None = None,
+    selector: Selector | None = None,
 ) -> AnswerFound:
     """The answer of the newest method of exactly this family that counts; without one, of the
     stored trace of exactly this text; else a miss.
 
-    No near family is ever taken. A process that solves again gives ``verdicts``, and a ``caller``
-    that keeps an enclosure ready. Raises ``UsageError``, ``Untrusted`` when there are methods and
-    none counts, ``GateFailed`` when the method fails on this instance or there is no sandbox.
+    No near family is ever taken. A process that solves again gives ``verdicts``, a ``caller`` that
+    keeps an enclosure ready, and a ``selector``, which is heeded as long as the log has not grown.
+    Raises ``UsageError``, ``Untrusted`` when there are methods and none counts, ``GateFailed`` when
+    the method fails on this instance or there is no sandbox.
     """
     began = time.perf_counter()
     problem = parse_problem(text, constraint, names)
     family = problem.family.digest
     named = time.perf_counter()
-    members = store.family_members(family)
+    chosen = selector.method(family) if selector is not None else None
+    members = store.family_members(family) if chosen is None else ()
     selected = time.perf_counter()
     canonical_us, select_us = (named - began) * 1e6, (selected - named) * 1e6
-    if not members:
+    if chosen is None and not members:
         return _miss(family, canonical_us, select_us, "no method for this structure")
-    if not any(item.is_method for item in members):
+    if chosen is None and not any(item.is_method for item in members):
         reason = "no method for this structure"
         return _recall(store, settings, family, text, canonical_us, select_us, reason)
     from kvg.verify.method import Verdicts
 
-    found = newest_method(store, family, (verdicts or Verdicts()).verify)
+    verify = (verdicts or Verdicts()).verify
+    found = _of_view(store, family, chosen, selector, verify)
+    found = found or newest_method(store, family, verify)
     verified = time.perf_counter()
     outside = _outside(found, problem.slots)
     if outside is None:
@@ -80,6 +86,23 @@ def solve(
         sandbox=caller.enclosure.name,
         reason=None,
     )
+
+
+def _of_view(
+    store: Store,
+    family: Digest,
+    chosen: Digest | None,
+    selector: Selector | None,
+    verify: Callable[[Store, Digest], VerifiedMethod],
+) -> VerifiedMethod | None:
+    """The method that a held view names, when that view is of now and it counts."""
+    if chosen is None or selector is None or selector.size != store.log.size:
+        return None
+    try:
+        found = verify(store, chosen)
+    except (Corrupt, NotFound, Untrusted):
+        return None
+    return found if found.method.family == family else None
 
 
 def _recall(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kvg.log.log import Log
     from kvg.store.fold import ClaimReader, Reader
     from kvg.store.lock import Lock
+    from kvg.store.selector import Selector
     from kvg.store.tables import Tables, WritableTables
 
 T = TypeVar("T")
@@ -90,6 +92,25 @@ class Index:
             except (UnwritableIndex, NoSpace):
                 break
         return ask(self._in_memory())
+
+    @contextmanager
+    def selecting(self) -> Iterator[Selector]:
+        """Look-ups of methods by family on one view, held for the time of the block.
+
+        Raises what reading the log raises.
+        """
+        from kvg.store.selector import Selector
+
+        try:
+            file = open_file(self.folder)
+            self._catch_up(file)
+        except (BrokenIndex, UnwritableIndex, NoSpace):
+            tables, size = self._in_memory(), self._log().size
+            yield Selector(lambda key: tables.get(t.FAMILIES, key), size)
+            return
+        with file.reading() as view:
+            state = _read_state(view)
+            yield Selector(view.getter(t.FAMILIES), state.size if state else 0)
 
     def update(self) -> bool:
         """Fold what the log has gained; False when that can't be written (the log stands)."""

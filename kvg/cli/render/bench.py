@@ -8,6 +8,7 @@ from typing import cast
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, seconds
 from kvg.flow.records.bench import (
+    BenchMachine,
     BenchSetup,
     ExactnessRow,
     ExactnessRun,
@@ -15,6 +16,9 @@ from kvg.flow.records.bench import (
     KeysMoved,
     LogitsMoved,
     OwnPositionSummary,
+    SelectBatch,
+    SelectSummary,
+    SelectTime,
 )
 
 
@@ -25,6 +29,39 @@ def setup(record: BenchSetup, view: View) -> Iterator[str]:
         f"{brief(record.engine)}\n{record.cpu}, {count(record.cores, 'core')}, "
         f"{count(record.threads, 'thread')}, {record.device}; {versions}\n"
     )
+
+
+def machine(record: BenchMachine, view: View) -> Iterator[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    yield f"{record.bench}\n{record.cpu}, {count(record.cores, 'core')}; {versions}\n"
+
+
+def select_batch(record: SelectBatch, view: View) -> Iterator[str]:
+    if record.wrong or view.verbose:
+        yield (
+            f"look-ups {record.first:,} to {record.first + record.count:,}  "
+            f"{record.wrong} wrong  {brief(record.output)}\n"
+        )
+
+
+def select_time(record: SelectTime, view: View) -> Iterator[str]:
+    share = "" if record.share is None else f"  {100 * record.share:5.1f} %"
+    yield (
+        f"{record.what:<26} {record.size:>9,} families  median {_micro(record.median_us):>10}  "
+        f"p99 {_micro(record.p99_us):>10}  {record.runs:,} runs{share}\n"
+    )
+
+
+def _micro(value: float) -> str:
+    return f"{value / 1e3:,.1f} ms" if value >= 1e3 else f"{value:.2f} µs"
+
+
+def select_summary(record: SelectSummary, view: View) -> Iterator[str]:
+    line = (
+        f"{record.wrong} wrong in {record.lookups:,} look-ups over {record.families:,} families: "
+        f"{record.present:,} present, {record.absent:,} absent"
+    )
+    yield view.terminal.out(line, "red" if record.wrong else "green") + "\n"
 
 
 def exactness_run(record: ExactnessRun, view: View) -> Iterator[str]:
@@ -90,6 +127,10 @@ def own_position_summary(record: OwnPositionSummary, view: View) -> Iterator[str
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
+        "bench-machine": machine,
+        "select-batch": select_batch,
+        "select-summary": select_summary,
+        "select-time": select_time,
         "bench-setup": setup,
         "exactness-run": exactness_run,
         "exactness-row": exactness_row,

@@ -88,8 +88,43 @@ def own_position(
     return bench_own_position(run.store, run.settings, request)
 
 
-COMMANDS = {"exactness": exactness, "own-position": own_position}
+def select(
+    ctx: typer.Context,
+    families: Annotated[
+        int, typer.Option("--families", metavar="N", min=1, help="Families in the store; 4,500.")
+    ] = 4_500,
+    lookups: Annotated[
+        int, typer.Option("--lookups", metavar="N", min=1, help="Look-ups; 100,000.")
+    ] = 100_000,
+    large: Annotated[
+        int, typer.Option("--large", metavar="N", min=0, help="A second index; 1,000,000 families.")
+    ] = 1_000_000,
+    solves: Annotated[
+        int, typer.Option("--solves", metavar="N", min=0, help="Whole solves, warm; 50.")
+    ] = 50,
+    starts: Annotated[
+        int, typer.Option("--starts", metavar="N", min=0, help="Runs of the command; 15.")
+    ] = 15,
+) -> Iterable[Record]:
+    """Find the methods of many near twins by exact address.
+
+    A store of its own, in a temporary folder, with families of which each has twins that differ in
+    one word, sign, constraint or type; then look-ups of present and absent ones, a digest of what
+    was asked and found for each thousand; then times. Exit code 11 when one was wrong.
+    bench/similarity.py sets similarity search beside it.
+    """
+    from kvg.flow.bench.select import SelectRequest, bench_select
+
+    request = SelectRequest(families, lookups, large, solves, starts)
+    return bench_select(invocation(ctx).settings, request)
+
+
+COMMANDS = {"exactness": exactness, "own-position": own_position, "select": select}
 EXAMPLES = {
+    "select": """
+    $ kvg bench select
+    $ kvg bench select --families 900 --lookups 2000 --large 0 --json
+    """,
     "own-position": """
     $ kvg bench own-position
     $ kvg bench own-position --step 16 --json > own-position.jsonl

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
     from kvg.flow.records.bench import (
+        BenchMachine,
         BenchSetup,
         ExactnessRow,
         ExactnessRun,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
         KeysMoved,
         LogitsMoved,
         OwnPositionSummary,
+        SelectBatch,
+        SelectSummary,
+        SelectTime,
     )
     from kvg.flow.records.computed import (
         Deposited,
@@ -98,7 +102,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "BundleEntry": "exchange",
     "BundleSummary": "exchange",
+    "BenchMachine": "bench",
     "BenchSetup": "bench",
+    "SelectBatch": "bench",
+    "SelectSummary": "bench",
+    "SelectTime": "bench",
     "Prereg": "prereg",
     "PreregSample": "prereg",
     "PreregSummary": "prereg",
@@ -180,6 +188,7 @@ __all__ = [
     "Attestation",
     "Audit",
     "AuditedArtifact",
+    "BenchMachine",
     "BenchSetup",
     "BundleEntry",
     "BundleSummary",
@@ -249,6 +258,9 @@ __all__ = [
     "VerifySummary",
     "TrustSummary",
     "Version",
+    "SelectBatch",
+    "SelectSummary",
+    "SelectTime",
 ]
 
 

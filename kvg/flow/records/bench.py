@@ -144,3 +144,58 @@ class OwnPositionSummary(Record):
     @property
     def exit_code(self) -> int:
         return 0 if self.own_exact else Inexact.code
+
+
+@frozen
+class BenchMachine(Record):
+    """What a measurement without a model was made on, in general words."""
+
+    type: ClassVar[str] = "bench-machine"
+    bench: str
+    cpu: str
+    cores: int
+    versions: Mapping[str, str]
+
+
+@frozen
+class SelectBatch(Record):
+    """Look-ups from number ``first`` on. ``input`` is the digest of the problems, a line each;
+    ``output`` of what was found: a line of the family's digest and the method's each."""
+
+    type: ClassVar[str] = "select-batch"
+    first: int
+    count: int
+    present: int
+    wrong: int
+    input: Digest
+    output: Digest
+
+
+@frozen
+class SelectTime(Record):
+    """How long something took, of ``size`` families; ``share`` is that of the whole solve."""
+
+    type: ClassVar[str] = "select-time"
+    size: int
+    what: str
+    runs: int
+    median_us: float
+    p99_us: float
+    share: float | None
+
+
+@frozen
+class SelectSummary(Record):
+    """All look-ups; exit code 11 unless every one was right."""
+
+    type: ClassVar[str] = "select-summary"
+    families: int
+    lookups: int
+    present: int
+    absent: int
+    wrong: int
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.wrong == 0 else Inexact.code
