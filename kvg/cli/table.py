@@ -203,6 +203,9 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("exactness", "compute texts in every way and compare every byte"),
             ("own-position", "move a graft to other offsets and see what differs"),
+            ("capability", "a model alone, and with one routed block grafted"),
+            ("acceptance", "how much of what all seeds agree on is right"),
+            ("recurring", "what deposited solutions leave a model to decode"),
             ("select", "find the methods of many near twins by exact address"),
         ),
     ),

@@ -37,8 +37,15 @@ class Asked:
     ids: tuple[int, ...]
     logits: torch.Tensor
 
-    def answer(self, max_tokens: int, *, stop: tuple[str, ...] = ()) -> tuple[str, tuple[int, ...]]:
-        """The most likely answer: its text, and the ids that were generated.
+    def answer(
+        self,
+        max_tokens: int,
+        *,
+        stop: tuple[str, ...] = (),
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> tuple[str, tuple[int, ...]]:
+        """The most likely answer, or that of a seed: its text, and the ids that were generated.
 
         The slot then holds the question and all but the last of them.
         """
@@ -46,7 +53,7 @@ class Asked:
 
         self.slot.truncate(len(self.ids))
         progress = Generated([], "")
-        choice = Choice(max_tokens, 0.0, 1.0, 0, stop)
+        choice = Choice(max_tokens, temperature, 1.0, seed, stop)
         for _ in generate(self.session, self.slot, self.logits, self.tokenizer, choice, progress):
             pass
         return progress.text, tuple(progress.ids)

@@ -8,14 +8,20 @@ from typing import cast
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, seconds
 from kvg.flow.records.bench import (
+    AcceptanceRun,
+    AcceptanceSummary,
     BenchMachine,
     BenchSetup,
+    CapabilityRun,
+    CapabilitySummary,
     ExactnessRow,
     ExactnessRun,
     ExactnessSummary,
     KeysMoved,
     LogitsMoved,
     OwnPositionSummary,
+    RecurringRun,
+    RecurringSummary,
     SelectBatch,
     SelectSummary,
     SelectTime,
@@ -62,6 +68,61 @@ def select_summary(record: SelectSummary, view: View) -> Iterator[str]:
         f"{record.present:,} present, {record.absent:,} absent"
     )
     yield view.terminal.out(line, "red" if record.wrong else "green") + "\n"
+
+
+def capability_run(record: CapabilityRun, view: View) -> Iterator[str]:
+    if view.verbose:
+        mark = "right" if record.right else "wrong"
+        yield f"task {record.task}  {record.way}  {mark}  {count(record.tokens, 'token')}  "
+        yield f"{record.said[:80]!r}\n"
+
+
+def capability_summary(record: CapabilitySummary, view: View) -> Iterator[str]:
+    for way, right, tokens in (
+        ("alone", record.right_alone, record.tokens_alone),
+        ("one block grafted", record.right_grafted, record.tokens_grafted),
+    ):
+        yield f"{way:<18} {right} of {record.tasks} right  {count(tokens, 'token')} generated\n"
+    same = "the same" if record.weights_before == record.weights_after else "CHANGED"
+    yield (
+        f"{record.routed} of {record.tasks} routed by exact structure; weights "
+        f"{brief(record.weights_before)} before, {same} after\n"
+    )
+
+
+def acceptance_run(record: AcceptanceRun, view: View) -> Iterator[str]:
+    if view.verbose:
+        state = "accepted" if record.accepted else "rejected"
+        yield f"task {record.task}  {state}  {record.said or record.reason or ''}\n"
+
+
+def acceptance_summary(record: AcceptanceSummary, view: View) -> Iterator[str]:
+    yield (
+        f"{record.accepted} of {record.asked} accepted by {record.seeds} of {record.seeds} seeds "
+        f"at temperature {record.temperature}; {record.matching} of {record.accepted} accepted "
+        f"match the hidden key  {seconds(1e3 * record.seconds)}\n"
+    )
+
+
+def recurring_run(record: RecurringRun, view: View) -> Iterator[str]:
+    alone = "solved" if record.solved_alone else "not solved"
+    grafted = "right" if record.right_grafted else "wrong"
+    yield (
+        f"problem {record.problem}  alone: {alone} in {count(record.tokens_alone, 'token')}, "
+        f"{record.cpu_s_alone:.1f} CPU s  grafted: {grafted} in "
+        f"{count(record.tokens_grafted, 'token')}, {record.cpu_s_grafted:.2f} CPU s  "
+        f"{record.said[:40]!r}\n"
+    )
+
+
+def recurring_summary(record: RecurringSummary, view: View) -> Iterator[str]:
+    yield (
+        f"alone, {record.budget:,} tokens each: {record.solved_alone} of {record.problems} solved, "
+        f"{count(record.tokens_alone, 'token')}, {record.cpu_s_alone:.1f} CPU s\n"
+        f"grafted: {record.right_grafted} of {record.problems} right, "
+        f"{count(record.tokens_grafted, 'token')}, {record.cpu_s_grafted:.1f} CPU s "
+        f"(deposits {record.cpu_s_deposit:.1f})\nfactor {record.factor:,.0f}\n"
+    )
 
 
 def exactness_run(record: ExactnessRun, view: View) -> Iterator[str]:
@@ -127,6 +188,12 @@ def own_position_summary(record: OwnPositionSummary, view: View) -> Iterator[str
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
+        "acceptance-run": acceptance_run,
+        "acceptance-summary": acceptance_summary,
+        "capability-run": capability_run,
+        "capability-summary": capability_summary,
+        "recurring-run": recurring_run,
+        "recurring-summary": recurring_summary,
         "bench-machine": machine,
         "select-batch": select_batch,
         "select-summary": select_summary,

@@ -1,6 +1,7 @@
 """``kvg bench``."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from kvg.cli.invocation import invocation
 from kvg.cli.values import parse_numbers
 from kvg.flow.records import Record
 
+Tasks = Annotated[Path, typer.Option("--tasks", metavar="FILE", help="Tasks, in JSON Lines.")]
 Model = Annotated[str | None, typer.Option("--model", metavar="M", help="A registered model.")]
 
 
@@ -119,8 +121,96 @@ def select(
     return bench_select(invocation(ctx).settings, request)
 
 
-COMMANDS = {"exactness": exactness, "own-position": own_position, "select": select}
+def capability(
+    ctx: typer.Context,
+    tasks: Tasks,
+    model: Model = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 32.")
+    ] = 32,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="The first tasks only; 0 is all.")
+    ] = 0,
+) -> Iterable[Record]:
+    """A model alone, and with one routed block grafted.
+
+    Lines of the file: {"block": NAME, "shots": [[question, answer], …]} and {"task": question,
+    "answer": key}. A task gets the block whose questions have its structure. Both ways are greedy;
+    the digest of all weights in memory is taken before and after.
+    """
+    from kvg.flow.bench.capability import CapabilityRequest, bench_capability
+
+    run = invocation(ctx)
+    request = CapabilityRequest(tasks, model, max_tokens, limit)
+    return bench_capability(run.store, run.settings, request)
+
+
+def acceptance(
+    ctx: typer.Context,
+    tasks: Tasks,
+    model: Model = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="K", min=2, help="Seeds that have to agree; 88.")
+    ] = 88,
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="T", help="How freely they choose; 0.7.")
+    ] = 0.7,
+    accepted: Annotated[
+        int, typer.Option("--accepted", metavar="N", min=0, help="Stop after N; 0 asks all.")
+    ] = 0,
+) -> Iterable[Record]:
+    """How much of what all seeds agree on is right.
+
+    Each task of the file (as for bench capability) goes through kvg solve --learn with the gate
+    consistency:K, after the block of its structure; what is accepted is deposited, and compared
+    with the key that nothing saw before.
+    """
+    from kvg.flow.bench.acceptance import AcceptanceRequest, bench_acceptance
+
+    run = invocation(ctx)
+    request = AcceptanceRequest(tasks, model, seeds, temperature, accepted)
+    return bench_acceptance(run.store, run.settings, request)
+
+
+def recurring(
+    ctx: typer.Context,
+    tasks: Tasks,
+    model: Model = None,
+    budget: Annotated[
+        int, typer.Option("--budget", metavar="N", min=1, help="Tokens alone, for each; 2,048.")
+    ] = 2_048,
+) -> Iterable[Record]:
+    """What deposited solutions leave a model to decode.
+
+    Lines of the file: {"problem", "solution", "answer", "check"}. Alone the model tries until it
+    ends with the answer or the budget is gone; then the solution, checked by a Python assertion, is
+    deposited, and the model gives the answer from the graft.
+    """
+    from kvg.flow.bench.recurring import RecurringRequest, bench_recurring
+
+    run = invocation(ctx)
+    return bench_recurring(run.store, run.settings, RecurringRequest(tasks, model, budget))
+
+
+COMMANDS = {
+    "exactness": exactness,
+    "own-position": own_position,
+    "capability": capability,
+    "acceptance": acceptance,
+    "recurring": recurring,
+    "select": select,
+}
 EXAMPLES = {
+    "capability": """
+    $ kvg bench capability --tasks bench/tasks/words.jsonl
+    $ kvg bench capability --tasks bench/tasks/words.jsonl --limit 20 --json
+    """,
+    "acceptance": """
+    $ kvg bench acceptance --tasks bench/tasks/words.jsonl --accepted 88 --temperature 0.5
+    """,
+    "recurring": """
+    $ kvg bench recurring --tasks bench/tasks/eight.jsonl --budget 4096
+    """,
     "select": """
     $ kvg bench select
     $ kvg bench select --families 900 --lookups 2000 --large 0 --json

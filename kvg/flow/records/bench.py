@@ -199,3 +199,100 @@ class SelectSummary(Record):
     @property
     def exit_code(self) -> int:
         return 0 if self.wrong == 0 else Inexact.code
+
+
+@frozen
+class CapabilityRun(Record):
+    """One task answered one way: ``alone``, or ``grafted`` after ``block`` (None: none routed)."""
+
+    type: ClassVar[str] = "capability-run"
+    task: int
+    way: str
+    block: Digest | None
+    input: Digest
+    output: Digest
+    said: str
+    tokens: int
+    right: bool
+
+
+@frozen
+class CapabilitySummary(Record):
+    """All tasks; ``weights_…`` are digests over every weight in memory. Code 11 if they differ."""
+
+    type: ClassVar[str] = "capability-summary"
+    tasks: int
+    routed: int
+    right_alone: int
+    right_grafted: int
+    tokens_alone: int
+    tokens_grafted: int
+    weights_before: Digest
+    weights_after: Digest
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.weights_before == self.weights_after else Inexact.code
+
+
+@frozen
+class AcceptanceRun(Record):
+    """One task: whether all seeds agreed, and then whether what was deposited is the key."""
+
+    type: ClassVar[str] = "acceptance-run"
+    task: int
+    input: Digest
+    accepted: bool
+    artifact: Digest | None
+    said: str | None
+    matches: bool | None
+    reason: str | None
+
+
+@frozen
+class AcceptanceSummary(Record):
+    """All tasks that were asked."""
+
+    type: ClassVar[str] = "acceptance-summary"
+    asked: int
+    accepted: int
+    matching: int
+    seeds: int
+    temperature: str
+    seconds: float
+
+
+@frozen
+class RecurringRun(Record):
+    """One problem: what the model spent alone, and what it decoded from its deposited solution."""
+
+    type: ClassVar[str] = "recurring-run"
+    problem: int
+    input: Digest
+    solved_alone: bool
+    tokens_alone: int
+    artifact: str
+    said: str
+    output: Digest
+    tokens_grafted: int
+    right_grafted: bool
+    cpu_s_alone: float
+    cpu_s_deposit: float
+    cpu_s_grafted: float
+
+
+@frozen
+class RecurringSummary(Record):
+    """All problems. ``budget`` is what the model had for each alone."""
+
+    type: ClassVar[str] = "recurring-summary"
+    problems: int
+    budget: int
+    solved_alone: int
+    right_grafted: int
+    tokens_alone: int
+    tokens_grafted: int
+    factor: float
+    cpu_s_alone: float
+    cpu_s_deposit: float
+    cpu_s_grafted: float

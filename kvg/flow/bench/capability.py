@@ -1,0 +1,89 @@
+"""``kvg bench capability``: a model alone, and with the one block grafted that is routed to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvg.digest import sha256
+from kvg.errors import UsageError
+from kvg.flow.bench.library import open_library, read_tasks
+from kvg.flow.bench.setup import setup_of
+from kvg.flow.records.bench import CapabilityRun, CapabilitySummary
+from kvg.frozen import frozen
+
+if TYPE_CHECKING:
+    from kvg.flow.bench.library import Library, Task
+    from kvg.flow.records.record import Record
+    from kvg.flow.settings import Settings
+    from kvg.store import Store
+
+MAX_TOKENS = 32
+
+
+@frozen
+class CapabilityRequest:
+    """The first ``limit`` tasks of a file (0: all), each answered in ``max_tokens`` at most."""
+
+    tasks: Path
+    model: str | None = None
+    max_tokens: int = MAX_TOKENS
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or self.limit < 0:
+            raise UsageError("bench capability: a number is too small")
+
+
+def bench_capability(
+    store: Store, settings: Settings, request: CapabilityRequest
+) -> Iterator[Record]:
+    """Yield the setup, one ``CapabilityRun`` for each task and way, and a summary.
+
+    Answers are greedy. Raises ``NotFound``, ``UsageError``, ``Incompatible``.
+    """
+    blocks, tasks = read_tasks(settings, request.tasks)
+    tasks = tasks[: request.limit or None]
+    held = {text for block in blocks for text, _ in block.shots}
+    shown = [task.text for task in tasks if task.text in held]
+    if shown:
+        raise UsageError(f"{request.tasks}: not held out: {shown[0][:80]}")
+    right, tokens = {"alone": 0, "grafted": 0}, {"alone": 0, "grafted": 0}
+    with open_library(store, settings, request.model, blocks) as library:
+        yield setup_of("capability", library.model, library.session)
+        before = library.weights()
+        with settings.report.task("capability", len(tasks), "tasks") as progress:
+            for number, task in enumerate(tasks):
+                for way in right:
+                    run = _run(library, number, task, way, request.max_tokens)
+                    right[way], tokens[way] = right[way] + run.right, tokens[way] + run.tokens
+                    yield run
+                progress.advance(1)
+        routed = sum(task.family in library.blocks for task in tasks)
+        yield CapabilitySummary(
+            tasks=len(tasks),
+            routed=routed,
+            right_alone=right["alone"],
+            right_grafted=right["grafted"],
+            tokens_alone=tokens["alone"],
+            tokens_grafted=tokens["grafted"],
+            weights_before=before,
+            weights_after=library.weights(),
+        )
+
+
+def _run(library: Library, number: int, task: Task, way: str, most: int) -> CapabilityRun:
+    asked = library.ask(task.text, grafted=way == "grafted")
+    said, ids = asked.answer(most)
+    block = library.blocks.get(task.family) if way == "grafted" else None
+    return CapabilityRun(
+        task=number,
+        way=way,
+        block=block.digest if block else None,
+        input=sha256(task.text.encode()),
+        output=sha256(said.encode()),
+        said=said,
+        tokens=len(ids),
+        right=task.is_right(said),
+    )
