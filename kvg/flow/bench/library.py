@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from kvg import canon
 from kvg.digest import Digest, Sha256Stream
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kvg.objects.verified import Verified
     from kvg.store import Store
 
-NAME = "bench"
 _WORD = r"(?<![\w]){}(?![\w])"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -175,8 +174,9 @@ def open_library(
             report=SilentReport(),
         )
         kept = OwnStore.init(Path(folder), keyring=keyring_of(own))
-        model_add(kept, own, ModelAddRequest(NAME, given.path))
-        model = registered_model(kept, NAME)
+        dtype = cast("Literal['BF16', 'F16', 'F32']", given.dtype)
+        model_add(kept, own, ModelAddRequest(given.name, given.path, dtype=dtype))
+        model = registered_model(kept, given.name)
         identified(kept, own, model)
         found: dict[Digest, Verified] = {}
         for block in blocks:
