@@ -12,7 +12,7 @@ from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.flow.attested import attested
 from kvg.flow.checkpoint import checkpoint
 from kvg.flow.log import log
-from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
+from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.flow.records.keys import Revoked, TrustEntry
 from kvg.flow.trust import trust_list
@@ -21,6 +21,8 @@ from kvg.trust.policy import VERIFIER
 from kvg.verify.judgement import required_gates
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.flow.settings import Settings
     from kvg.objects.manifest import Manifest
     from kvg.objects.statement import Provenance
@@ -34,11 +36,12 @@ POINTS = 400
 """Points at most of the log's growth."""
 
 
-def audit(store: Store, settings: Settings) -> Audit:
+def audit(store: Store, settings: Settings, results: Sequence[Path] = ()) -> Audit:
     """Check everything that needs no model, and gather who says what of which artifact.
 
-    Faults are findings, not errors, as long as the log can be read. Raises ``Corrupt`` and
-    ``Untrusted`` where it can't.
+    ``results`` are files of published figures, or folders of them. Faults are findings, not
+    errors, as long as the log can be read. Raises ``Corrupt`` and ``Untrusted`` where it can't, and
+    ``NotFound`` and ``Corrupt`` for results.
     """
     *findings, summary = verify(store, settings)
     faults = tuple(item for item in findings if isinstance(item, Finding))
@@ -68,8 +71,17 @@ def audit(store: Store, settings: Settings) -> Audit:
         witnesses=head.witnesses,
         timeline=tuple(itertools.islice(log(store, None), TIMELINE)),
         growth=_growth(store),
-        unchecked=tuple(_unchecked(store, artifacts, bool(head.witnesses))),
+        unchecked=tuple(_unchecked(store, artifacts, bool(head.witnesses), bool(results))),
+        results=_published(settings, results),
     )
+
+
+def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFigure, ...]:
+    if not results:
+        return ()
+    from kvg.flow.published import published
+
+    return tuple(published(settings.cwd, results))
 
 
 def _artifacts(store: Store, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
@@ -167,7 +179,7 @@ def _growth(store: Store) -> tuple[tuple[int, int], ...]:
 
 
 def _unchecked(
-    store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool
+    store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool, has_results: bool
 ) -> Iterator[str]:
     """What no reader may conclude from this audit, each with the command that would tell."""
     unreplayed = [item for item in artifacts if not item.verifiers]
@@ -200,6 +212,8 @@ def _unchecked(
             "The log is kept by its own owner and nobody cosigned it: it proves nothing against "
             "that owner. kvg log --cosigned takes up a witness's word."
         )
+    if has_results:
+        yield "Published figures are shown as they were written; nothing was measured again."
     yield "Times are what the writers' clocks said; only the order of the log is proved."
     yield "Other stores, remotes and copies of this one were not looked at."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -112,3 +113,47 @@ def test_an_empty_store(kvg: Run) -> None:
     kvg("init")
     assert kvg("audit", "--html", "audit.html").code == 0
     assert "No artifact." in Path("audit.html").read_text()
+
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+
+
+def test_published_figures_stand_with_the_digests_behind_them(
+    stored: Stored, kvg: Run, home: Path
+) -> None:
+    done = kvg("audit", "--results", str(RESULTS), "--html", "a.html", "--json")
+    figures = done.record["results"]
+    exact = [item for item in figures if item["kind"] == "exactness-summary"]
+    assert len(exact) == 1 and exact[0]["figures"]["equal"] == exact[0]["figures"]["runs"]
+    assert exact[0]["digest"] == sha256((RESULTS / "exactness.jsonl").read_bytes())
+    assert exact[0]["samples"] == exact[0]["figures"]["runs"]
+    text = (RESULTS / "exactness.jsonl").read_text()
+    assert exact[0]["digests"] and all(digest in text for digest in exact[0]["digests"])
+    accuracy = [item for item in figures if item["kind"] == "accuracy"]
+    assert all(item["samples"] == 1 and len(item["digests"]) == 2 for item in accuracy)
+    page = Path("a.html").read_text()
+    assert exact[0]["digests"][0] in page and "Published figures" in page
+    assert any("nothing was measured again" in sentence for sentence in done.record["unchecked"])
+    assert "exactness-summary: samples" in kvg("audit", "--results", str(RESULTS)).out
+    assert "results" not in "".join(kvg("audit", "--json").record["unchecked"])
+
+
+def test_restore_against_prefill_is_drawn(stored: Stored, kvg: Run, home: Path) -> None:
+    rows = [
+        {"type": "restore-row", "tokens": n, "prefill_ms": n * 2.5, "graft_ms": 40 + n / 100}
+        for n in (256, 1024, 7900)
+    ]
+    Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert kvg("audit", "--results", "r.jsonl", "--html", "a.html").code == 0
+    page = Path("a.html").read_text()
+    drawn = page[page.index('id="restore"') :]
+    assert drawn.count("<polyline") >= 2 and "graft to first token" in drawn
+
+
+@pytest.mark.parametrize("data", [b"not json\n", b"[1]\n", b'{"a": 1}\n\xff\n', b"[" * 9999])
+def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: bytes) -> None:
+    Path("r.jsonl").write_bytes(data)
+    assert kvg("audit", "--results", "r.jsonl").code == 5
+    assert kvg("audit", "--results", "none.jsonl").code == 3
+    Path("empty").mkdir()
+    assert kvg("audit", "--results", "empty").code == 3

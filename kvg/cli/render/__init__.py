@@ -127,6 +127,7 @@ _HOMES: dict[str, str] = {
     "audit": "audit",
     "audited-artifact": "audit",
     "saying": "audit",
+    "published-figure": "audit",
     "revocation": "keys",
     "rekeyed": "keys",
     "threshold": "keys",

@@ -9,8 +9,8 @@ from kvg.cli.render import Renderer, View
 from kvg.cli.render.findings import finding
 from kvg.cli.render.keys import revocation, trusted_key
 from kvg.cli.render.stores import log_entry
-from kvg.cli.render.words import brief, count, listed, size
-from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
+from kvg.cli.render.words import brief, count, listed, size, values
+from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
 RECENT = 10
 
@@ -41,6 +41,10 @@ def audit(record: Audit, view: View) -> Iterator[str]:
     yield from _section("log, newest first", view)
     for entry in record.timeline[: None if view.verbose else RECENT]:
         yield from log_entry(entry, view)
+    if record.results:
+        yield from _section("published figures", view)
+        for figure in record.results:
+            yield from published_figure(figure, view)
     yield from _section("not checked", view)
     for sentence in record.unchecked:
         yield f"- {sentence}\n"
@@ -62,6 +66,15 @@ def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
             yield from saying(said, view)
 
 
+def published_figure(record: PublishedFigure, view: View) -> Iterator[str]:
+    name = view.terminal.out(record.file, "bold")
+    yield f"{name}  {record.kind}: {values(record.figures, ', ')}\n"
+    yield f"  {count(record.samples, 'sample')}, {count(len(record.digests), 'digest')}  "
+    yield f"file {brief(record.digest)}\n"
+    if view.verbose:
+        yield from (f"  {digest}\n" for digest in record.digests)
+
+
 def saying(record: Saying, view: View) -> Iterator[str]:
     result = f" {record.result}" if record.result else ""
     yield f"  at {record.index}: {record.kind}{result} by {_keys(record.signers)}\n"
@@ -76,5 +89,11 @@ def _section(name: str, view: View) -> Iterator[str]:
 
 
 RENDERERS = cast(
-    "dict[str, Renderer]", {"audit": audit, "audited-artifact": artifact, "saying": saying}
+    "dict[str, Renderer]",
+    {
+        "audit": audit,
+        "audited-artifact": artifact,
+        "saying": saying,
+        "published-figure": published_figure,
+    },
 )

@@ -6,17 +6,19 @@ below, by their digests.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from kvg.cli.render.audit_style import SCRIPT, STYLE
-from kvg.cli.render.words import count, size, when
+from kvg.cli.render.words import count, size, values, when
 from kvg.digest import sha256_bytes
-from kvg.flow.records.audit import Audit, AuditedArtifact
+from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure
 from kvg.signing import base64
 
 BARS, ROW = 20, 40
+MOST_DIGESTS = 2000
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
 WIDTH, HEIGHT, LEFT = 640, 220, 60
 
@@ -55,6 +57,9 @@ def _body(record: Audit) -> Iterator[str]:
     yield _section("Size by artifact", "sizes", bars(record.artifacts))
     yield _section("Statements and their evidence", "said", _said(record.artifacts))
     yield _section("Trust", "trust", _trust(record))
+    if record.results:
+        yield _section("Published figures", "results", _results(record.results))
+        yield _section("Restore against prefill", "restore", restoring(record.results))
     yield _section("Growth of the log", "growth", growth(record.growth))
     yield _section("Log, newest first", "log", _timeline(record))
     yield "</main>"
@@ -126,6 +131,80 @@ def _said(artifacts: Sequence[AuditedArtifact]) -> str:
     ]
     names = ("artifact", "log entry", "what", "result", "signed by", "points at", "envelope")
     return _table(names, rows)
+
+
+def _results(figures: Sequence[PublishedFigure]) -> str:
+    """A table for each file, and below it the digests that its figures rest on."""
+    parts = []
+    for name in dict.fromkeys(figure.file for figure in figures):
+        mine = [figure for figure in figures if figure.file == name]
+        rows = [
+            (
+                figure.kind,
+                values(figure.figures, "; "),
+                f"{figure.samples:,}",
+            )
+            for figure in mine
+        ]
+        digests = list(dict.fromkeys(digest for figure in mine for digest in figure.digests))
+        listed = "\n".join(escape(digest) for digest in digests[:MOST_DIGESTS])
+        left = len(digests) - MOST_DIGESTS
+        rest = f"<p>{left:,} more are in the file.</p>" if left > 0 else ""
+        parts.append(
+            f"<h3>{escape(name)}</h3><p>The file is <code>{escape(mine[0].digest)}</code>.</p>\n"
+            f"{_table(('figure', 'values', 'samples'), rows)}\n<details><summary>"
+            f"{count(len(digests), 'digest')} of inputs and outputs behind it</summary>"
+            f"<pre>{listed}</pre>{rest}</details>"
+        )
+    return "\n".join(parts)
+
+
+def restoring(figures: Sequence[PublishedFigure]) -> str:
+    """Milliseconds of prefill and of a graft by tokens, both axes logarithmic, as inline SVG."""
+    points = sorted(
+        (float(tokens), float(prefill), float(restore))
+        for tokens, prefill, restore in map(_restored, figures)
+        if tokens and prefill and restore
+    )
+    if not points:
+        return "<p>No figure among them tells both.</p>"
+    base, top = HEIGHT - 30, max(prefill for _, prefill, _ in points)
+    least = min(restore for _, _, restore in points)
+    first, last = points[0][0], points[-1][0]
+
+    def place(tokens: float, ms: float) -> str:
+        x = LEFT + (WIDTH - LEFT - 10) * _share(tokens, first, last)
+        return f"{x:.0f},{base - (base - 15) * _share(ms, least, top):.0f}"
+
+    def line(name: str, at: int, below: int) -> str:
+        path = " ".join(place(point[0], point[at]) for point in points)
+        end = path.rpartition(" ")[2].partition(",")[2]
+        label = f'<text x="{WIDTH - 10}" y="{int(end) + below}" text-anchor="end">{name}</text>'
+        return f'<polyline points="{path}"/>{label}'
+
+    parts = [
+        f'<line x1="{LEFT}" y1="{base}" x2="{WIDTH}" y2="{base}"/>',
+        line("prefill", 1, 24),
+        line("graft to first token", 2, -14),
+        f'<text x="0" y="20">{top:,.0f} ms</text><text x="0" y="{base}">{least:,.0f} ms</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">{first:,.0f} tokens</text>',
+        f'<text x="{WIDTH}" y="{HEIGHT - 8}" text-anchor="end">{last:,.0f} tokens</text>',
+    ]
+    return _svg(HEIGHT, "prefill and graft by tokens, logarithmic", parts)
+
+
+def _share(value: float, least: float, most: float) -> float:
+    """Where ``value`` lies between the two, 0 to 1, on a logarithmic axis."""
+    return math.log(value / least) / math.log(most / least) if most > least else 0.0
+
+
+def _restored(figure: PublishedFigure) -> tuple[float, float, float]:
+    """Tokens, prefill and graft in ms; zeros where the figure does not tell them."""
+    found = [figure.figures.get(name) for name in ("tokens", "prefill_ms", "graft_ms")]
+    tokens, prefill, graft = (
+        float(value) if isinstance(value, int | float) else 0.0 for value in found
+    )
+    return tokens, prefill, graft
 
 
 def _trust(record: Audit) -> str:

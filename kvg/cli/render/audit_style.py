@@ -13,6 +13,8 @@ body { margin: 0; background: var(--back); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
 header, main { max-width: 1200px; margin: 0 auto; padding: 16px; }
 h1 { margin: 0; font-size: 26px; } h2 { font-size: 19px; margin: 28px 0 8px; }
+h3 { font-size: 16px; margin: 18px 0 4px; }
+pre { font: 12px/1.4 ui-monospace, monospace; overflow-x: auto; max-height: 20em; }
 header p { color: var(--soft); margin: 4px 0 0; }
 code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
 ul.verdicts { display: flex; flex-wrap: wrap; gap: 8px; padding: 0; list-style: none; }

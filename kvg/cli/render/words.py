@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -35,6 +36,15 @@ def when(unix_time: int) -> str:
 def brief(digest: str) -> str:
     """``sha256:`` and 6 digits, with an ellipsis."""
     return digest[:13] + "…"
+
+
+def values(figures: Mapping[str, object], between: str) -> str:
+    """Named values in one line; fractions with four digits that count."""
+    shown = (
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in figures.items()
+    )
+    return between.join(shown)
 
 
 def listed(names: tuple[str, ...]) -> str:

@@ -15,17 +15,23 @@ def audit(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write it as one page for a browser too."),
     ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--results", metavar="PATH", help="A file or folder of published figures to show."
+        ),
+    ] = None,
 ) -> Record:
     """Show everything at once, and what was not checked.
 
     Checks every byte, signature and rule, as kvg verify does, and lists who signed what, which
-    gates passed on which evidence, replays, and the log. Needs no model. The page needs no network
-    and no scripts.
+    gates passed on which evidence, replays, and the log; with --results every published figure with
+    the digests behind it. Needs no model. The page needs no network and no scripts.
     """
     from kvg.flow.audit import audit as flow
 
     run = invocation(ctx)
-    record = flow(run.store, run.settings)
+    record = flow(run.store, run.settings, tuple(results or ()))
     if html is not None:
         from kvg import durable
         from kvg.cli.render.audit_page import page_of
@@ -39,7 +45,7 @@ COMMANDS = {"audit": audit}
 EXAMPLES = {
     "audit": """
     $ kvg audit
-    $ kvg audit --html audit.html
+    $ kvg audit --html audit.html --results bench/results
     $ kvg audit --json | jq -r '.unchecked[]'
     """
 }

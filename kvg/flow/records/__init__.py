@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         DiffSummary,
         ObjectBytes,
     )
-    from kvg.flow.records.audit import Audit, AuditedArtifact, Saying
+    from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
     from kvg.flow.records.bench import (
         AcceptanceRun,
         AcceptanceSummary,
@@ -133,6 +133,7 @@ _HOMES = {
     "Artifact": "artifacts",
     "Audit": "audit",
     "AuditedArtifact": "audit",
+    "PublishedFigure": "audit",
     "Saying": "audit",
     "Attestation": "artifacts",
     "CheckedReceipt": "stores",
@@ -200,6 +201,7 @@ __all__ = [
     "Attestation",
     "Audit",
     "AuditedArtifact",
+    "PublishedFigure",
     "AcceptanceRun",
     "AcceptanceSummary",
     "CapabilityRun",

@@ -51,11 +51,30 @@ class AuditedArtifact(Record):
 
 
 @frozen
+class PublishedFigure(Record):
+    """One sum of a file of results, and what it rests on.
+
+    ``digest`` is that of the file. ``figures`` are the plain values of the record called ``kind``;
+    ``samples`` counts the records with digests of inputs or outputs in the file, ``digests`` lists
+    those: of the record itself where it has any, else of every sample beside it.
+    """
+
+    type: ClassVar[str] = "published-figure"
+    file: str
+    digest: str
+    kind: str
+    figures: Mapping[str, str | int | float | bool | None]
+    samples: int
+    digests: tuple[str, ...]
+
+
+@frozen
 class Audit(Record):
     """Everything at once. ``timeline`` is the newest part of a log of ``log_size`` entries.
 
     ``growth`` are (time, entries) points over the whole log; ``unchecked`` says in sentences what
-    this audit does not answer. Times are Unix seconds by the writers' clocks.
+    this audit does not answer; ``results`` are the figures of the files that were named. Times are
+    Unix seconds by the writers' clocks.
     """
 
     type: ClassVar[str] = "audit"
@@ -81,6 +100,7 @@ class Audit(Record):
     timeline: tuple[LogEntry, ...]
     growth: tuple[tuple[int, int], ...]
     unchecked: tuple[str, ...]
+    results: tuple[PublishedFigure, ...] = ()
 
     @property
     def exit_code(self) -> int:
