@@ -393,7 +393,7 @@ def _open(store: Store, settings: Settings, name: str | None) -> _Opened:
     model = registered_model(store, name)
     files = identified(store, settings, model)
     session = open_registered(settings, model, reference="invariant")
-    return _Opened(model, files, session, tokenizer_of(model))
+    return _Opened(model, files, session, tokenizer_of(settings, model))
 
 
 def _drafted(

@@ -55,17 +55,28 @@ def build(
 
 
 def build_slot(
-    settings: Settings, pending: Pending, session: Session, slot: Slot, plan: Plan, computed: int
+    settings: Settings,
+    pending: Pending,
+    session: Session,
+    slot: Slot,
+    plan: Plan,
+    computed: int,
+    reuse: Reuse | None = None,
 ) -> Built:
     """Store what ``slot``, which holds the ids of ``plan`` whole, has become token by token.
 
-    ``computed`` is how many of them were computed in it. The last one is run again for its logits.
+    ``computed`` is how many of them were computed in it. The last ones before a cut and at the end
+    are run again for their logits; pages that ``reuse`` has are taken over.
     """
     from kvg.model.session import witness_of
 
-    logits, _ = session.resume(slot, plan.ids[-1], ())
-    witnesses = (witness_of(plan.count - 1, logits, session.model.dtype),)
-    return _stored(settings, pending, slot, plan, None, witnesses, computed, 0.0)
+    began = time.perf_counter()
+    witnesses = tuple(
+        witness_of(at, session.logits_at(slot, at, plan.ids[at]), session.model.dtype)
+        for at in (end - 1 for end in (*plan.cuts, plan.count))
+    )
+    prefill_ms = (time.perf_counter() - began) * 1e3
+    return _stored(settings, pending, slot, plan, reuse, witnesses, computed, prefill_ms)
 
 
 def _stored(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,12 +14,13 @@ from kvg import __version__
 from kvg.digest import Digest
 from kvg.errors import UsageError
 from kvg.flow.attested import attested
-from kvg.flow.building import build
+from kvg.flow.building import Built, build, build_slot
 from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.gated import attest_gates, pass_gates
 from kvg.flow.records.computed import Deposited, DepositPlan
 from kvg.flow.registered import (
     RegisteredModel,
+    away,
     check_torch,
     identified,
     open_registered,
@@ -30,6 +32,7 @@ from kvg.flow.reuse import Plan, check_parent, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
 from kvg.flow.settings import Settings, signing_key
 from kvg.flow.sources import Source, parse_text, read_part, read_source
+from kvg.gates.spec import CONSISTENCY
 from kvg.objects.manifest import Manifest
 from kvg.objects.page import page_size
 from kvg.objects.statement import Provenance, Resource, encode_provenance
@@ -37,7 +40,6 @@ from kvg.problem.family import parse_problem
 from kvg.store import RefMove, check_ref_name
 
 if TYPE_CHECKING:
-    from kvg.flow.building import Built
     from kvg.gates import GateOutcome
     from kvg.model.folder import ModelFiles
     from kvg.model.session import Session
@@ -65,13 +67,14 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     )
     problem = _problem(settings, request)
     opened = cache(lambda: _opened(store, settings, request))
-    outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
+    with _waiting(settings, request):
+        outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
     model, files, session, tokenizer = opened()
     ids = tuple(source.ids(tokenizer, what=request.ref))
     _warn_of_moments(settings, source, request.ref)
     before = store.ref(request.ref)
     with store.pending() as pending:
-        parent = _parent(store, request, ids)
+        parent = _parent(store, settings, request, ids)
         session.check_window(len(ids))
         plan = _plan(session, files, request, ids)
         same = find_same(store, plan)
@@ -80,18 +83,22 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         key = signing_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
-        built = build(store, settings, session, pending, plan, parent)
+        if request.slot:
+            built = _build_slot(store, settings, session, pending, plan, parent)
+        else:
+            built = build(store, settings, session, pending, plan, parent)
         provenance = _provenance(request, source, contract, model, files, session, parent, started)
         if problem is not None:
             family = parse_problem(problem).family.document
             provenance = replace(provenance, family=pending.put(family).digest)
-        if not request.no_source:
+        if not request.no_source and source.kind != "ids":
             for _, data in source.parts:
                 pending.put(data)
         outcomes = (*prove_itself(store, session, built.manifest, ids), *outcomes)
-        published, envelope = sign_and_record(
-            store, pending, built.manifest, provenance, outcomes, request.ref, before, key
-        )
+        with away(settings):
+            published, envelope = sign_and_record(
+                store, pending, built.manifest, provenance, outcomes, request.ref, before, key
+            )
         store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
         return deposited(store, request.ref, session, pending, built, envelope, published, store_ms)
 
@@ -109,7 +116,7 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
     settings.tell_dry_run()
     _, files, session, tokenizer = _opened(store, settings, request)
     ids = tuple(source.ids(tokenizer, what=request.ref))
-    parent = _parent(store, request, ids)
+    parent = _parent(store, settings, request, ids)
     session.check_window(len(ids))
     plan = _plan(session, files, request, ids)
     same = find_same(store, plan)
@@ -147,9 +154,9 @@ class _Opened(NamedTuple):
 def _opened(store: Store, settings: Settings, request: DepositRequest) -> _Opened:
     """Raises ``NotFound``, ``Incompatible``."""
     check_torch()
-    model = registered_model(store, request.model)
+    model = registered_model(store, _model_name(settings, request))
     files = identified(store, settings, model)
-    tokenizer = tokenizer_of(model)
+    tokenizer = tokenizer_of(settings, model)
     return _Opened(model, files, _open(settings, model, request), tokenizer)
 
 
@@ -205,13 +212,57 @@ def _plan(
     )
 
 
-def _parent(store: Store, request: DepositRequest, ids: Sequence[int]) -> Digest | None:
-    """The digest of the artifact that this text goes on from, verified."""
-    if request.parent is None:
-        return None
+def _waiting(settings: Settings, request: DepositRequest) -> AbstractContextManager[None]:
+    """Others go on in a resident session while gates run that need no model."""
+    needs_model = any(spec.partition(":")[0] == CONSISTENCY for spec in request.gates)
+    return nullcontext() if needs_model else away(settings)
+
+
+def _model_name(settings: Settings, request: DepositRequest) -> str | None:
+    if request.model is None and settings.seat is not None:
+        return settings.seat.resident.model.name
+    return request.model
+
+
+def _build_slot(
+    store: Store,
+    settings: Settings,
+    session: Session,
+    pending: Pending,
+    plan: Plan,
+    parent: Digest | None,
+) -> Built:
+    """Put the state of a conversation as it stands: nothing but its witnesses is computed."""
+    from kvg.flow.resident import check_decodes_as_prefill, read_on
+
+    if settings.seat is None:
+        raise UsageError("--slot: no session was named", hint="give --session S")
+    check_decodes_as_prefill(session.engine)
+    held = settings.seat.conversation()
+    n_unread = len(held.unread)
+    read_on(session, held)
+    reuse = find_reuse(store, plan, parent=parent)
+    return build_slot(settings, pending, session, held.slot, plan, n_unread, reuse)
+
+
+def _parent(
+    store: Store, settings: Settings, request: DepositRequest, ids: Sequence[int]
+) -> Digest | None:
+    """The digest of the artifact that this text goes on from, verified.
+
+    A conversation goes on from what was grafted into its slot, if that is all in it.
+    """
     from kvg.verify import verify_artifact
 
-    digest = store.resolve(request.parent).digest
+    if request.parent is not None:
+        digest = store.resolve(request.parent).digest
+    elif request.slot and settings.seat is not None:
+        held = settings.seat.conversation()
+        digest = held.digest
+        if store.manifest(digest).count != held.end:
+            return None
+    else:
+        return None
     check_parent(verify_artifact(store, digest), ids)
     return digest
 
@@ -230,7 +281,7 @@ def _provenance(
 
     template = files.template if source.kind == "chat" else None
     return Provenance(
-        source=None if request.no_source else source.resources(),
+        source=None if request.no_source or source.kind == "ids" else source.resources(),
         family=None,
         method=None,
         parent=parent,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
-from kvg.errors import Incompatible, NotFound
+from kvg.errors import Incompatible, NotFound, UsageError
 from kvg.flow.freshness import check_fresh
 from kvg.flow.prompts import prompts_of
 from kvg.flow.records.computed import Graft, TextPiece
@@ -17,6 +17,8 @@ from kvg.flow.registered import (
     RegisteredModel,
     check_tokenizer,
     check_torch,
+    empty_slot,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
@@ -31,6 +33,7 @@ from kvg.objects.manifest import Witness
 if TYPE_CHECKING:
     import torch
 
+    from kvg.flow.resident import Held, Seat
     from kvg.model.generation import Choice
     from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
@@ -73,39 +76,49 @@ def _grafts(
     verify_ms = (time.perf_counter() - began) * 1e3
     check_fresh(store, settings.cwd, verified.provenance, what=request.ref)
     check_torch()
-    witness = _target(verified, request)
+    witness = _target(settings, verified, request)
     model = model_of(store, verified.manifest)
     files = identified(store, settings, model)
-    tokenizer = tokenizer_of(model)
+    tokenizer = tokenizer_of(settings, model)
     prompts = prompts_of(settings, request, tokenizer)
     if any(prompts):
         check_tokenizer(verified, files, model)
     session = open_engine(settings, model, verified.manifest.engine)
     session.check_engine(verified)
+    if request.at and settings.seat is not None:
+        times = Times(verify_ms, 0.0, 0)
+        yield from _go_on(
+            settings, settings.seat, request, session, tokenizer, verified, witness, prompts, times
+        )
+        return
     end = witness.position + 1
     for prompt in prompts:
         session.check_window(end + len(prompt))
+    n_more = max(len(prompt) for prompt in prompts) + request.sampling.max_tokens
+    n_more = min(n_more, session.model.window - end)
     began = time.perf_counter()
-    slot = session.slot()
-    restored_bytes = session.restore(slot, verified, cut=end)
+    slot, restored_bytes = grafted_slot(settings, session, verified, end, n_more)
     restore_ms = (time.perf_counter() - began) * 1e3
     times = Times(verify_ms, restore_ms, restored_bytes)
     for prompt in prompts:
         slot.truncate(end)
-        yield from _continue(request, session, slot, tokenizer, verified, witness, prompt, times)
+        yield from _continue(
+            settings, request, session, slot, tokenizer, verified, witness, prompt, times
+        )
 
 
-def _target(verified: Verified, request: GraftRequest | AskRequest) -> Witness:
+def _target(settings: Settings, verified: Verified, request: GraftRequest | AskRequest) -> Witness:
     """The witness at the position that is asked for. Raises ``Incompatible`` for any other."""
     manifest = verified.manifest
-    if isinstance(request, AskRequest):
-        return manifest.witnesses[-1]
-    if request.at not in (None, 0):
+    has_slot = settings.seat is not None and settings.seat.index is not None
+    if request.at not in (None, 0) and not has_slot:
         raise Incompatible(
             f"{request.ref}: its own position is 0, asked for at {request.at}: rotary angles "
             "differ by rounding at any other place, so the graft would not be exact",
             hint="leave out --at; kvg bench own-position measures the loss",
         )
+    if isinstance(request, AskRequest):
+        return manifest.witnesses[-1]
     end = request.cut or manifest.count
     for witness in manifest.witnesses:
         if witness.position + 1 == end:
@@ -118,6 +131,7 @@ def _target(verified: Verified, request: GraftRequest | AskRequest) -> Witness:
 
 
 def _continue(
+    settings: Settings,
     request: GraftRequest | AskRequest,
     session: Session,
     slot: Slot,
@@ -131,8 +145,11 @@ def _continue(
     began = time.perf_counter()
     proof, logits = session.resume(slot, verified.ids[witness.position], prompt)
     session.check_witness(verified, witness, proof)
+    if settings.seat is not None:
+        settings.seat.keep(request.ref, verified, witness.position + 1, slot)
     n_skipped = slot.restored - 1
-    yield from _generate(
+    yield from generated(
+        settings,
         request,
         session,
         slot,
@@ -147,7 +164,65 @@ def _continue(
     )
 
 
-def _generate(
+def _go_on(
+    settings: Settings,
+    seat: Seat,
+    request: GraftRequest | AskRequest,
+    session: Session,
+    tokenizer: Tokenizer,
+    verified: Verified,
+    witness: Witness,
+    prompts: tuple[tuple[int, ...], ...],
+    times: Times,
+) -> Iterator[Record]:
+    """Go on in a slot that began as this graft, which proves itself again first."""
+    if len(prompts) != 1:
+        raise UsageError(f"{request.ref}: --at {request.at}: one prompt goes on, not several")
+    n_tokens = len(prompts[0]) + request.sampling.max_tokens
+    end, at = witness.position + 1, request.at or 0
+    held = seat.continued(request.ref, verified, end, at, n_tokens)
+    slot, unread = held.slot, held.unread
+    prompt = (*_turn_end(request, session, tokenizer, held), *prompts[0])
+    session.check_window(at + len(prompt))
+    began = time.perf_counter()
+    proof = session.logits_at(slot, witness.position, verified.ids[witness.position])
+    session.check_witness(verified, witness, proof)
+    given = (*unread, *prompt)
+    if given:
+        logits = session.run(slot, given, [len(given) - 1])[0]
+        held.unread = ()
+    else:
+        logits = session.logits_at(slot, slot.length - 1, slot.ids[-1])
+    yield from generated(
+        settings,
+        request,
+        session,
+        slot,
+        tokenizer,
+        logits,
+        prompt,
+        began,
+        status="GRAFT_HIT",
+        digest=verified.digest,
+        saved_tokens=at - len(unread) - 1,
+        times=times,
+    )
+
+
+def _turn_end(
+    request: GraftRequest | AskRequest, session: Session, tokenizer: Tokenizer, held: Held
+) -> tuple[int, ...]:
+    """What the chat template writes between the answer in ``held`` and the next turn."""
+    is_turn = isinstance(request, AskRequest) or request.messages is not None
+    if not is_turn or held.position == held.end:
+        return ()
+    ids = tuple(tokenizer.encode_more(tokenizer.turn_end()))
+    last = held.ids[-1]
+    return ids[1:] if last in session.model.eos_ids and ids[:1] == (last,) else ids
+
+
+def generated(
+    settings: Settings,
     request: GraftRequest | AskRequest,
     session: Session,
     slot: Slot,
@@ -166,6 +241,7 @@ def _generate(
 
     moments = [time.perf_counter()]
     progress = Generated([], "")
+    n_before = len(slot.ids)
     pieces = generate(
         session,
         slot,
@@ -175,9 +251,13 @@ def _generate(
         progress,
         first=lambda: moments.insert(0, time.perf_counter()),
     )
-    for piece in pieces:
-        if request.stream:
-            yield TextPiece(piece)
+    try:
+        for piece in pieces:
+            if request.stream:
+                yield TextPiece(piece)
+    finally:
+        if settings.seat is not None:
+            settings.seat.leave(slot, tuple(progress.ids[len(slot.ids) - n_before :]))
     passed_ms = (moments[0] - began) * 1e3
     yield Graft(
         status="GRAFT_HIT" if status == "GRAFT_HIT" else "CACHE_MISS",
@@ -192,6 +272,7 @@ def _generate(
         prompt_tokens=len(prompt),
         new_tokens=len(progress.ids),
         text=progress.text,
+        finish="stop" if progress.ended else "length",
         exact=status == "GRAFT_HIT",
         reference=session.engine.reference,
         logits_digest=tensor_digest(logits),
@@ -220,20 +301,33 @@ def _fresh(
     """A miss, answered by computing the prompt alone with the model called ``name``."""
     model: RegisteredModel = registered_model(store, name)
     identified(store, settings, model)
-    tokenizer = tokenizer_of(model)
+    tokenizer = tokenizer_of(settings, model)
     prompts = prompts_of(settings, request, tokenizer)
     if not all(prompts):
         raise NotFound(
             f"{request.ref}: no such ref, and no prompt to compute", hint="give --prompt"
         )
     session = open_registered(settings, model, reference="invariant")
+    yield from computed(settings, request, session, tokenizer, prompts)
+
+
+def computed(
+    settings: Settings,
+    request: GraftRequest | AskRequest,
+    session: Session,
+    tokenizer: Tokenizer,
+    prompts: tuple[tuple[int, ...], ...],
+) -> Iterator[Record]:
+    """Compute each of ``prompts`` from its first token on, and generate."""
     for prompt in prompts:
-        slot = session.slot()
         session.check_window(len(prompt))
+        n_tokens = min(len(prompt) + request.sampling.max_tokens, session.model.window)
+        slot = empty_slot(settings, session, n_tokens)
         began = time.perf_counter()
         last = len(prompt) - 1
         logits = session.prefill(slot, prompt, [last]).logits[last]
-        yield from _generate(
+        yield from generated(
+            settings,
             request,
             session,
             slot,

@@ -13,6 +13,8 @@ from kvg.flow.registered import (
     RegisteredModel,
     check_tokenizer,
     check_torch,
+    empty_slot,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
@@ -26,7 +28,7 @@ from kvg.flow.settings import Settings
 if TYPE_CHECKING:
     import torch
 
-    from kvg.model.session import Session
+    from kvg.model.session import Session, Slot
     from kvg.objects.verified import Verified
     from kvg.store import Store
 
@@ -60,12 +62,13 @@ def _of_prompt(
 ) -> tuple[Session, torch.Tensor, float]:
     model = registered_model(store, request.model)
     identified(store, settings, model)
-    ids = tokenizer_of(model).encode(request.prompt or "")
+    ids = tokenizer_of(settings, model).encode(request.prompt or "")
     session = open_registered(settings, model, reference=request.reference or "invariant")
     session.check_window(len(ids))
     last = len(ids) - 1
+    slot = empty_slot(settings, session, len(ids))
     began = time.perf_counter()
-    found = session.prefill(session.slot(), ids, [last]).logits[last]
+    found = session.prefill(slot, ids, [last]).logits[last]
     return session, found, (time.perf_counter() - began) * 1e3
 
 
@@ -80,29 +83,36 @@ def _of_ref(
     prompt: list[int] = []
     if request.prompt:
         check_tokenizer(verified, files, model)
-        prompt = tokenizer_of(model).encode_more(request.prompt)
+        prompt = tokenizer_of(settings, model).encode_more(request.prompt)
     session = open_engine(settings, model, verified.manifest.engine)
     session.check_window(verified.manifest.count + len(prompt))
     began = time.perf_counter()
     if request.fresh:
-        found = fresh_logits(session, verified, prompt)
+        slot = empty_slot(settings, session, verified.manifest.count + len(prompt))
+        found = fresh_logits(session, verified, prompt, slot)
     else:
-        found = _grafted_logits(session, verified, prompt)
+        found = _grafted_logits(settings, session, verified, prompt, ref)
     return session, found, (time.perf_counter() - began) * 1e3
 
 
-def _grafted_logits(session: Session, verified: Verified, prompt: list[int]) -> torch.Tensor:
+def _grafted_logits(
+    settings: Settings, session: Session, verified: Verified, prompt: list[int], ref: str
+) -> torch.Tensor:
     session.check_engine(verified)
-    slot = session.slot()
-    session.restore(slot, verified)
+    count = verified.manifest.count
+    slot, _ = grafted_slot(settings, session, verified, count, len(prompt))
     witness, last = session.resume(slot, verified.ids[-1], prompt)
     session.check_witness(verified, verified.manifest.witnesses[-1], witness)
+    if settings.seat is not None:
+        settings.seat.keep(ref, verified, count, slot)
     return last
 
 
-def fresh_logits(session: Session, verified: Verified, prompt: list[int]) -> torch.Tensor:
-    """The logits after ids(deposit) + ids(prompt), computed from the first token on."""
-    slot = session.slot()
+def fresh_logits(
+    session: Session, verified: Verified, prompt: list[int], slot: Slot
+) -> torch.Tensor:
+    """The logits after ids(deposit) + ids(prompt), computed in the empty ``slot`` from the first
+    token on."""
     if session.engine.reference == "invariant":
         ids = (*verified.ids, *prompt)
         last = len(ids) - 1

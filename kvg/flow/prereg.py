@@ -140,7 +140,7 @@ def _expected(store: Store, settings: Settings, digest: Digest, n: int) -> Expec
     samples = []
     for prompt in made_prompts(work.verified.ids, n, work.session.model.window):
         found = compare_prompt(
-            work.session, digest, work.verified, work.grafted, work.fresh, prompt
+            work.session, digest, work.verified.ids, work.grafted, work.fresh, prompt
         )
         if not found.equal:
             raise Inexact(
@@ -189,7 +189,8 @@ def _prompts(work: _Work, run: ExpectedRun) -> list[tuple[int, ...]]:
 
 def _sample(work: _Work, expected: ExpectedLogits, prompt: tuple[int, ...]) -> PreregSample:
     digest = work.verified.digest
-    found = compare_prompt(work.session, digest, work.verified, work.grafted, work.fresh, prompt)
+    ids = work.verified.ids
+    found = compare_prompt(work.session, digest, ids, work.grafted, work.fresh, prompt)
     return PreregSample(
         manifest=digest,
         prompt_digest=expected.prompt,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import UsageError
 from kvg.flow.requests import AskRequest, GraftRequest
 from kvg.flow.settings import Settings
-from kvg.flow.sources import parse_chat, parse_text, read_part
+from kvg.flow.sources import check_messages, parse_chat, parse_text, read_part
 
 if TYPE_CHECKING:
     from kvg.model.text import Tokenizer
@@ -25,7 +26,9 @@ def prompts_of(
         text = tokenizer.render_more([{"role": "user", "content": request.question}])
         return (tuple(tokenizer.encode_more(text)),)
     if request.chat is not None:
-        return (_chat_ids(settings, request.chat, tokenizer),)
+        return (_message_ids(chat_messages(settings, request.chat), tokenizer),)
+    if request.messages is not None:
+        return (_message_ids(request.messages, tokenizer),)
     return tuple(
         tuple(tokenizer.encode_more(text)) if text else ()
         for text in prompt_texts(settings, request)
@@ -43,6 +46,8 @@ def prompt_texts(settings: Settings, request: GraftRequest) -> tuple[str, ...]:
         return (parse_text(data, what=name),)
     if request.prompts is not None:
         return read_prompts(settings, request.prompts)
+    if request.texts is not None:
+        return request.texts
     return ("",)
 
 
@@ -67,9 +72,11 @@ def read_prompts(settings: Settings, path: Path) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _chat_ids(settings: Settings, path: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
-    from kvg.model.text import check_messages
-
+def chat_messages(settings: Settings, path: Path) -> tuple[Mapping[str, str], ...]:
+    """The messages of a JSON file. Raises ``UsageError``, ``NotFound``."""
     name, data = read_part(settings, path)
-    messages = check_messages(parse_chat(data, what=name), what=name)
+    return check_messages(parse_chat(data, what=name), what=name)
+
+
+def _message_ids(messages: Sequence[Mapping[str, str]], tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(tokenizer.encode_more(tokenizer.render_more(messages)))

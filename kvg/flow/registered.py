@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from kvg.objects.manifest import Engine, Manifest, Reference, Schedule
 
 if TYPE_CHECKING:
     from kvg.model.folder import ModelFiles
-    from kvg.model.session import Session
+    from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
     from kvg.objects.verified import Verified
     from kvg.store import Store
@@ -73,7 +74,12 @@ def model_of(store: Store, manifest: Manifest) -> RegisteredModel:
 
 
 def identified(store: Store, settings: Settings, model: RegisteredModel) -> ModelFiles:
-    """What the files of ``model`` are now. Raises ``Incompatible`` when they were changed."""
+    """What the files of ``model`` are now. Raises ``Incompatible`` when they were changed.
+
+    In a resident session: what they were when they were loaded.
+    """
+    if settings.seat is not None:
+        return settings.seat.files(model)
     from kvg.model.folder import read_model
 
     files = read_model(
@@ -106,6 +112,8 @@ def open_registered(
 
     ``prove_all`` takes nothing from an earlier self-check.
     """
+    if settings.seat is not None:
+        return settings.seat.session(model, reference, schedule)
     check_torch()
     from kvg.model.opening import open_session
     from kvg.model.proofs import ProofCache
@@ -130,8 +138,33 @@ def open_engine(settings: Settings, model: RegisteredModel, engine: Engine) -> S
     return open_registered(settings, model, reference=engine.reference, schedule=engine.schedule)
 
 
-def tokenizer_of(model: RegisteredModel) -> Tokenizer:
+def empty_slot(settings: Settings, session: Session, n_tokens: int) -> Slot:
+    """An empty slot that ``n_tokens`` will go into. Raises ``NoSpace`` in a resident session."""
+    return settings.seat.empty(n_tokens) if settings.seat is not None else session.slot()
+
+
+def grafted_slot(
+    settings: Settings, session: Session, verified: Verified, end: int, n_more: int
+) -> tuple[Slot, int]:
+    """A slot with the first ``end`` tokens of ``verified``, and the bytes of state restored.
+
+    ``n_more`` tokens will go into it. Raises ``Corrupt``; ``NoSpace`` in a resident session.
+    """
+    if settings.seat is not None:
+        return settings.seat.grafted(verified, end, n_more)
+    slot = session.slot()
+    return slot, session.restore(slot, verified, cut=end)
+
+
+def away(settings: Settings) -> AbstractContextManager[None]:
+    """In a resident session, let others compute for the time of the block."""
+    return settings.seat.away() if settings.seat is not None else nullcontext()
+
+
+def tokenizer_of(settings: Settings, model: RegisteredModel) -> Tokenizer:
     """The tokenizer of ``model``. Raises ``Incompatible`` without one, or without transformers."""
+    if settings.seat is not None:
+        return settings.seat.tokenizer(model)
     check_torch()
     from kvg.model.text import Tokenizer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvg.digest import sha256, shake256
+from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Incompatible, UsageError
 from kvg.flow.prompts import read_prompts
 from kvg.flow.records.computed import Replay, ReplaySummary
@@ -14,13 +14,16 @@ from kvg.flow.records.record import Record
 from kvg.flow.registered import (
     check_tokenizer,
     check_torch,
+    empty_slot,
     identified,
     model_of,
     open_engine,
     tokenizer_of,
 )
-from kvg.flow.requests import ReplayRequest
+from kvg.flow.requests import PAGE_TOKENS, ReplayRequest
+from kvg.flow.resident import Seat, check_decodes_as_prefill, read_on
 from kvg.flow.settings import Settings, signing_key
+from kvg.objects.manifest import Group, needed_pages
 from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.objects.tokens import encode_ids
 
@@ -71,6 +74,11 @@ def replay(store: Store, settings: Settings, request: ReplayRequest) -> Iterator
 
     check_torch()
     total = Tally()
+    if settings.seat is not None and settings.seat.index is not None:
+        for record in _replay_slot(store, settings, settings.seat, request, total):
+            yield record
+        yield total.summary()
+        return
     for ref in request.refs:
         verified = verify_to_replay(store, store.resolve(ref).digest, ref=ref)
         tally = Tally()
@@ -103,27 +111,83 @@ def _replay_one(
     files = identified(store, settings, model)
     session = open_engine(settings, model, manifest.engine)
     session.check_engine(verified)
-    if request.prompts is not None:
+    if request.prompts is not None or request.texts is not None:
         check_tokenizer(verified, files, model)
-        tokenizer = tokenizer_of(model)
-        texts = read_prompts(settings, request.prompts)
-        prompts = [tuple(tokenizer.encode_more(text)) for text in texts]
+        tokenizer = tokenizer_of(settings, model)
+        texts = request.texts
+        if request.prompts is not None:
+            texts = read_prompts(settings, request.prompts)
+        prompts = [tuple(tokenizer.encode_more(text)) for text in texts or ()]
     else:
         prompts = made_prompts(verified.ids, request.samples, session.model.window)
     for prompt in prompts:
         session.check_window(manifest.count + len(prompt))
-    fresh = session.slot()
+    n_tokens = manifest.count + max(len(prompt) for prompt in prompts)
+    fresh = empty_slot(settings, session, n_tokens)
     session.prefill(fresh, verified.ids)
     tally.pages = len(manifest.pages)
     tally.pages_equal = count_equal_pages(session, fresh, verified)
-    grafted = session.slot()
+    grafted = empty_slot(settings, session, n_tokens)
     session.restore(grafted, verified)
     with settings.report.task(f"replay {ref}", len(prompts), "prompts") as task:
         for prompt in prompts:
-            record = compare_prompt(session, ref, verified, grafted, fresh, prompt)
+            record = compare_prompt(session, ref, verified.ids, grafted, fresh, prompt)
             tally.add(record)
             yield record
             task.advance(1)
+
+
+def _replay_slot(
+    store: Store, settings: Settings, seat: Seat, request: ReplayRequest, tally: Tally
+) -> Iterator[Replay]:
+    """Compare the conversation in a numbered slot with a fresh computation of its tokens.
+
+    The slot stays as it is. Raises ``Incompatible`` where a named ref is not what it begins with.
+    """
+    held, session = seat.conversation(), seat.resident.session
+    for ref in request.refs:
+        if store.resolve(ref).digest != held.digest:
+            raise Incompatible(
+                f"{ref}: slot {seat.index} begins with {held.ref} ({held.digest})",
+                hint="leave out the ref, or --slot",
+            )
+    if request.sign:
+        raise UsageError("--sign: a conversation is no artifact yet", hint="kvg deposit --slot I")
+    check_decodes_as_prefill(session.engine)
+    read_on(session, held)
+    ids = held.ids
+    prompts = _prompts_behind(settings, seat, request, ids)
+    n_tokens = len(ids) + max(len(prompt) for prompt in prompts)
+    session.check_window(n_tokens)
+    fresh, copy = empty_slot(settings, session, n_tokens), empty_slot(settings, session, n_tokens)
+    copy.state.take(held.slot.state)
+    copy.ids[:] = ids
+    session.prefill(fresh, ids)
+    for group in session.model.groups:
+        for start, end in needed_pages(group, PAGE_TOKENS, len(ids)):
+            tally.pages += 1
+            tally.pages_equal += _page(copy, group, start, end) == _page(fresh, group, start, end)
+    for prompt in prompts:
+        record = compare_prompt(session, held.ref, ids, copy, fresh, prompt)
+        tally.add(record)
+        yield record
+
+
+def _prompts_behind(
+    settings: Settings, seat: Seat, request: ReplayRequest, ids: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    texts = request.texts
+    if request.prompts is not None:
+        texts = read_prompts(settings, request.prompts)
+    if texts is None:
+        return made_prompts(ids, request.samples, seat.resident.session.model.window)
+    return [tuple(seat.resident.tokenizer.encode_more(text)) for text in texts]
+
+
+def _page(slot: Slot, group: Group, start: int, end: int) -> Digest:
+    from kvg.model.state import capture_page
+
+    return sha256(capture_page(slot.state, group, start, end, what=group.name))
 
 
 def made_prompts(ids: tuple[int, ...], n: int, window: int) -> list[tuple[int, ...]]:
@@ -167,14 +231,15 @@ def count_equal_pages(session: Session, fresh: Slot, verified: Verified) -> int:
 def compare_prompt(
     session: Session,
     ref: str,
-    verified: Verified,
+    ids: tuple[int, ...],
     grafted: Slot,
     fresh: Slot,
     prompt: tuple[int, ...],
 ) -> Replay:
+    """Both slots hold ``ids``; what ``prompt`` behind them gives is compared."""
     from kvg.model.comparison import compare_logits
 
-    count, last = verified.manifest.count, verified.ids[-1]
+    count, last = len(ids), ids[-1]
     grafted.truncate(count)
     a = session.resume(grafted, last, prompt)[1]
     fresh.truncate(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -43,13 +44,13 @@ class Sampling:
 class DepositRequest:
     """Build and store the artifact of one text under ``ref``.
 
-    Exactly one of ``files``, ``text``, ``chat`` and ``stdin`` (the bytes that came on standard
-    input) is the source. ``model`` None is the store's default. ``key`` None is the first key.
-    ``parent`` names the ref or digest this one descends from. ``valid_until`` is Unix time in
-    seconds. ``depends`` are files whose digests are attested, ``schema_version`` names what their
-    content holds to. ``no_source`` keeps the text itself and its name out of the attestation.
-    ``gates`` are specs of checks that all have to pass first. ``family`` is a file with the problem
-    that the text answers.
+    Exactly one of ``files``, ``text``, ``chat``, ``stdin`` (the bytes that came on standard input)
+    and ``slot`` (what the numbered slot of a resident session holds) is the source. ``model`` None
+    is the store's default. ``key`` None is the first key. ``parent`` names the ref or digest this
+    one descends from. ``valid_until`` is Unix time in seconds. ``depends`` are files whose digests
+    are attested, ``schema_version`` names what their content holds to. ``no_source`` keeps the text
+    itself and its name out of the attestation. ``gates`` are specs of checks that all have to pass
+    first. ``family`` is a file with the problem that the text answers.
     """
 
     ref: str
@@ -70,6 +71,7 @@ class DepositRequest:
     no_sandbox: bool = False
     family: Path | None = None
     schema_version: str | None = None
+    slot: bool = False
 
     def __post_init__(self) -> None:
         sources = (
@@ -77,10 +79,11 @@ class DepositRequest:
             self.text is not None,
             self.chat is not None,
             self.stdin is not None,
+            self.slot,
         )
         if sum(sources) != 1:
             raise UsageError(
-                f"{self.ref}: give exactly one of FILE…, --text, --chat or -",
+                f"{self.ref}: give exactly one of FILE…, --text, --chat, --slot or -",
                 hint="kvg deposit NAME FILE",
             )
         if self.page_tokens < 1:
@@ -94,8 +97,9 @@ class GraftRequest:
     """Restore ``ref`` and continue raw text.
 
     At most one of ``prompt``, ``prompt_file``, ``chat`` (a JSON file of messages rendered by the
-    template), ``prompts`` (JSON Lines of ``{"prompt": …}``) and ``stdin``; none is an empty prompt.
-    ``at`` is the position asked for: anything but the artifact's own is Incompatible. ``cut``
+    template), ``prompts`` (JSON Lines of ``{"prompt": …}``) and ``stdin``, or what is in such files
+    as ``texts`` or ``messages``; none is an empty prompt. ``at`` is the position asked for: any
+    but the artifact's own is Incompatible, except in a slot that holds it and expects that. ``cut``
     grafts only the first ``cut`` tokens, a stored cut point. ``or_fresh`` names the model that
     computes the answer on a cache miss. ``stream`` yields pieces of text as they come.
     """
@@ -106,6 +110,8 @@ class GraftRequest:
     chat: Path | None = None
     prompts: Path | None = None
     stdin: bytes | None = None
+    texts: tuple[str, ...] | None = None
+    messages: tuple[Mapping[str, str], ...] | None = None
     sampling: Sampling = Sampling()
     stream: bool = False
     at: int | None = None
@@ -114,7 +120,8 @@ class GraftRequest:
     or_fresh: str | None = None
 
     def __post_init__(self) -> None:
-        given = (self.prompt, self.prompt_file, self.chat, self.prompts, self.stdin)
+        read = (self.texts, self.messages)
+        given = (self.prompt, self.prompt_file, self.chat, self.prompts, self.stdin, *read)
         if sum(item is not None for item in given) > 1:
             raise UsageError(
                 f"{self.ref}: give at most one of --prompt, --prompt-file, --chat, --prompts or -",
@@ -124,12 +131,16 @@ class GraftRequest:
 
 @frozen
 class AskRequest:
-    """Graft ``ref`` and answer ``question`` through the model's chat template."""
+    """Graft ``ref`` and answer ``question`` through the model's chat template.
+
+    ``at`` is as in ``GraftRequest``.
+    """
 
     ref: str
     question: str
     sampling: Sampling = Sampling()
     stream: bool = False
+    at: int | None = None
     require: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -162,8 +173,9 @@ class LogitsRequest:
 class ReplayRequest:
     """Compare graft against fresh, bit for bit, on ``samples`` prompts for each of ``refs``.
 
-    ``prompts`` is a file of JSON Lines with prompts of one's own. ``sign`` attests the result
-    with ``key`` (None: the first key).
+    ``prompts`` is a file of JSON Lines with prompts of one's own, ``texts`` are such prompts.
+    ``sign`` attests the result with ``key`` (None: the first key). ``slot``: what a numbered slot
+    of a resident session holds is compared, which begins with ``refs`` if they are given.
     """
 
     refs: tuple[str, ...]
@@ -172,9 +184,11 @@ class ReplayRequest:
     reference: Reference | None = None
     sign: bool = False
     key: str | None = None
+    texts: tuple[str, ...] | None = None
+    slot: bool = False
 
     def __post_init__(self) -> None:
-        if not self.refs:
+        if not self.refs and not self.slot:
             raise UsageError("replay: no ref", hint="kvg replay REF")
         if self.samples < 1:
             raise UsageError(f"--samples {self.samples}: less than 1")

@@ -13,6 +13,7 @@ from kvg.remote.access import Access
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
+    from kvg.flow.resident import Seat
     from kvg.signing.keys import PrivateKey
     from kvg.store.store import Store
     from kvg.trust.keyring import Keyring
@@ -29,6 +30,7 @@ class Settings:
     that steer how a model's libraries compute; None where that is not known, so that nothing is
     remembered of a self-check.
     ``access`` is what remotes may know of the user's surroundings.
+    ``seat`` is a place in a resident session, whose model is then used.
     """
 
     cwd: Path
@@ -46,6 +48,7 @@ class Settings:
     assume_yes: bool = False
     arithmetic: tuple[str, ...] | None = None
     access: Access = field(default_factory=Access)
+    seat: Seat | None = None
 
     def tell_dry_run(self) -> bool:
         """Whether nothing is to be changed; the report is told so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ class Source:
 
     kind: Kind
     parts: tuple[tuple[str, bytes], ...]
+    given: tuple[int, ...] | None = None
+    """The ids themselves, where they are not made from the parts."""
 
     def resources(self) -> tuple[Resource, ...]:
         """The parts as an attestation names them."""
@@ -44,6 +47,8 @@ class Source:
 
     def ids(self, tokenizer: Tokenizer, *, what: str) -> list[int]:
         """The token ids: as FORMATS of a text or of a chat say. Raises ``UsageError`` for none."""
+        if self.given is not None:
+            return list(self.given)
         if self.kind == "chat":
             ids = tokenizer.encode_more(tokenizer.render(self.messages()))
         else:
@@ -54,8 +59,6 @@ class Source:
 
     def messages(self) -> tuple[dict[str, str], ...]:
         """The messages of a chat. Raises ``UsageError``."""
-        from kvg.model.text import check_messages
-
         name, data = self.parts[0]
         messages = check_messages(parse_chat(data, what=name), what=name)
         return tuple(dict(message) for message in messages)
@@ -66,6 +69,8 @@ def read_source(settings: Settings, request: DepositRequest) -> Source:
 
     Raises ``NotFound``, ``UsageError`` for an empty or a non-UTF-8 text.
     """
+    if request.slot:
+        return _slot_source(settings)
     if request.chat is not None:
         source = Source("chat", (read_part(settings, request.chat),))
         parse_chat(source.parts[0][1], what=source.parts[0][0])
@@ -78,6 +83,15 @@ def read_source(settings: Settings, request: DepositRequest) -> Source:
         source = Source("text", tuple(read_part(settings, path) for path in request.files))
     source.text(what=request.ref)
     return source
+
+
+def _slot_source(settings: Settings) -> Source:
+    """What a numbered slot holds: its ids, and their text for gates to look at."""
+    if settings.seat is None:
+        raise UsageError("--slot: no session was named", hint="give --session S")
+    ids = settings.seat.conversation().ids
+    text = settings.seat.resident.tokenizer.decode(ids)
+    return Source("ids", (("conversation", text.encode()),), ids)
 
 
 def read_part(settings: Settings, path: Path) -> tuple[str, bytes]:
@@ -110,3 +124,19 @@ def parse_chat(data: bytes, *, what: str) -> object:
         return parse_json(parse_text(data, what=what), what=what)
     except Corrupt as error:
         raise UsageError(error.message, hint=CHAT_TYPE_HINT) from None
+
+
+def check_messages(value: object, *, what: str) -> tuple[Mapping[str, str], ...]:
+    """``value`` as chat messages: a list, or ``{"messages": [...]}``. Raises ``UsageError``."""
+    if isinstance(value, Mapping):
+        value = value.get("messages")
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"{what}: not a list of chat messages", hint='[{"role": …, "content": …}]')
+    for number, item in enumerate(value):
+        if (
+            not isinstance(item, Mapping)
+            or not isinstance(item.get("role"), str)
+            or not isinstance(item.get("content"), str)
+        ):
+            raise UsageError(f"{what}: message {number} has no role and content of text")
+    return tuple({"role": item["role"], "content": item["content"]} for item in value)

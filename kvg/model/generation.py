@@ -25,10 +25,14 @@ class Choice:
 
 @dataclass(slots=True)
 class Generated:
-    """What was generated so far: ids, and the text that is certain."""
+    """What was generated so far: ids, the text that is certain, and whether it came to an end.
+
+    It did at an end-of-text token or a stop text, not where it was cut short.
+    """
 
     ids: list[int]
     text: str
+    ended: bool = False
 
 
 def generate(
@@ -59,10 +63,12 @@ def generate(
             first()
         progress.ids.append(token)
         if token in session.model.eos_ids:
+            progress.ended = True
             break
         text = tokenizer.decode(progress.ids)
         end = stop_index(text, choice.stop)
         if end is not None:
+            progress.ended = True
             yield from _advance(progress, text[:end])
             return
         yield from _advance(progress, text[: len(text) - held_back(text, choice.stop)])
@@ -70,8 +76,7 @@ def generate(
             break
         logits = session.run(slot, [token], [0])[0]
     ids = progress.ids
-    ended = bool(ids) and ids[-1] in session.model.eos_ids
-    yield from _advance(progress, tokenizer.decode(ids[:-1] if ended else ids))
+    yield from _advance(progress, tokenizer.decode(ids[:-1] if progress.ended else ids))
 
 
 def stop_index(text: str, stop: Sequence[str]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,13 +31,15 @@ PREFILL_TOKENS = 1024
 
 @dataclass(slots=True)
 class Slot:
-    """One sequence inside a session: its state, and how many of its tokens were restored.
+    """One sequence inside a session: its state, its token ids, and how many were restored.
 
-    Lives as long as the session; ``truncate`` takes it back to a shorter text.
+    Lives as long as the session; ``truncate`` takes it back to a shorter text. ``ids`` are those
+    that the state was computed or restored from.
     """
 
     state: SlotState
     restored: int = 0
+    ids: list[int] = field(default_factory=list)
 
     @property
     def length(self) -> int:
@@ -48,6 +50,7 @@ class Slot:
         if length > self.state.length:
             raise UsageError(f"slot: {length} is past its {self.state.length} tokens")
         self.state.length = length
+        del self.ids[length:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Session:
         self.model = model
         self.engine = engine
         self.self_check = self_check
+        self.before_pass: Callable[[], None] = _go_on
+        """Called before every forward pass; what it raises ends the work before it."""
         self._menu = menu
         self._report = report or SilentReport()
 
@@ -84,20 +89,20 @@ class Session:
         """An empty slot."""
         return Slot(SlotState(self.model.layers, self.model.device, self._capacity()))
 
-    def shared(self, verified: Verified, *, cut: int | None = None) -> Slot:
-        """A frozen slot that holds ``verified``: any number of forks share its memory.
+    def shared(self, verified: Verified, *, cut: int | None = None) -> tuple[Slot, int]:
+        """A frozen slot that holds ``verified``, and the bytes restored: forks share its memory.
 
         Raises as ``restore``.
         """
         state = SlotState.to_share(self.model.layers, self.model.device, self._capacity())
         slot = Slot(state)
-        self.restore(slot, verified, cut=cut)
+        n_bytes = self.restore(slot, verified, cut=cut)
         state.freeze()
-        return slot
+        return slot, n_bytes
 
     def fork(self, slot: Slot) -> Slot:
         """A slot that begins as ``slot``. Of a frozen one it costs only what it changes."""
-        return Slot(slot.state.fork(), slot.restored)
+        return Slot(slot.state.fork(), slot.restored, list(slot.ids))
 
     def _capacity(self) -> int:
         """Tokens that a slot has room for at once: the window, unless that is very large."""
@@ -125,6 +130,7 @@ class Session:
         nothing of use. Only the invariant reference takes more than one slot. ``offsets[b]`` is
         added to the positions of row b as the model is told them: the text computed further on.
         """
+        self.before_pass()
         if len(slots) > 1 and self.engine.reference != "invariant":
             raise Incompatible("scheduled execution takes one slot at a time")
         starts = [slot.length for slot in slots]
@@ -142,8 +148,9 @@ class Session:
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
         told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
         logits = self._forward(padded, told, cache, rows)
-        for slot, start, n in zip(slots, starts, counts, strict=True):
-            slot.state.length = start + n
+        for slot, start, row in zip(slots, starts, ids, strict=True):
+            slot.state.length = start + len(row)
+            slot.ids[start:] = row
         return logits
 
     def check_window(self, n_tokens: int) -> None:
@@ -174,7 +181,7 @@ class Session:
                 task.advance(b - a)
         if scheduled:
             for position in wanted:
-                logits[position] = self._token_alone(slot, position, ids[position - first])
+                logits[position] = self.logits_at(slot, position, ids[position - first])
         return Prefilled(len(ids), logits)
 
     def resume(
@@ -188,12 +195,26 @@ class Session:
         """
         position = slot.length - 1
         if self.engine.schedule:
-            witness = self._token_alone(slot, position, last_id)
+            witness = self.logits_at(slot, position, last_id)
             last = self.run(slot, prompt, [len(prompt) - 1])[0] if prompt else witness
             return witness, last
         slot.truncate(position)
         out = self.run(slot, [last_id, *prompt], [0, len(prompt)])
         return out[0], out[1]
+
+    def logits_at(self, slot: Slot, position: int, token: int) -> torch.Tensor:
+        """Logits ``[vocabulary]`` of ``token`` at ``position``, run again as a chunk of its own.
+
+        The slot stays as it was. These are the witness's logits, whatever was appended since.
+        """
+        length, ids, held = slot.length, list(slot.ids), slot.state.token(position)
+        slot.truncate(position)
+        try:
+            return self.run(slot, [token], [0])[0]
+        finally:
+            slot.state.put_token(position, held)
+            slot.state.length = length
+            slot.ids[:] = ids
 
     def restore(self, slot: Slot, verified: Verified, *, cut: int | None = None) -> int:
         """Put the pages of ``verified`` into the empty ``slot``, at their own positions.
@@ -213,6 +234,7 @@ class Session:
                 task.advance(page.size)
         slot.state.length = end
         slot.restored = end
+        slot.ids[:] = verified.ids[:end]
         return n_bytes
 
     def check_engine(self, verified: Verified) -> None:
@@ -258,16 +280,6 @@ class Session:
             yield first, last
             first = last
 
-    def _token_alone(self, slot: Slot, position: int, token: int) -> torch.Tensor:
-        """Logits of the token at ``position`` run as its own chunk; the state stays as it was."""
-        length, held = slot.length, slot.state.token(position)
-        slot.truncate(position)
-        try:
-            return self.run(slot, [token], [0])[0]
-        finally:
-            slot.state.put_token(position, held)
-            slot.state.length = length
-
     def _forward(
         self,
         ids: list[list[int]],
@@ -293,6 +305,10 @@ class Session:
             return
         with pinned_threads(schedule.threads):
             yield
+
+
+def _go_on() -> None:
+    """Nothing stands between one forward pass and the next."""
 
 
 @contextmanager

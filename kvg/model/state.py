@@ -63,11 +63,17 @@ class SlotState:
             fork = SlotState(layers, self._device, self.capacity, memory=self._memory.fork())
         else:
             fork = SlotState(layers, self._device, self.capacity)
-            for index in self._layers:
-                fork.keys[index][:, : self.length] = self.keys[index][:, : self.length]
-                fork.values[index][:, : self.length] = self.values[index][:, : self.length]
+            fork.take(self)
         fork.length = self.length
         return fork
+
+    def take(self, other: SlotState) -> None:
+        """Begin as ``other``, a state of the same layers, in memory of its own."""
+        self.reserve(other.length)
+        for index in self._layers:
+            self.keys[index][:, : other.length] = other.keys[index][:, : other.length]
+            self.values[index][:, : other.length] = other.values[index][:, : other.length]
+        self.length = other.length
 
     def reserve(self, n_tokens: int) -> None:
         """Make room for positions up to ``n_tokens``; what is held stays as it is."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from kvg.errors import Incompatible, UsageError
+from kvg.errors import Incompatible
 
 Message = Mapping[str, str]
 """One turn of a chat: ``role`` and ``content``."""
@@ -83,6 +83,11 @@ class Tokenizer:
             hint="use kvg graft --prompt with the text that the model expects",
         )
 
+    def turn_end(self) -> str:
+        """What the chat template writes behind an answer, before the next turn."""
+        messages = [{"role": "user", "content": "…"}, {"role": "assistant", "content": _STAND_IN}]
+        return self._render(messages, answer=False).rpartition(_STAND_IN)[2]
+
     def _ids(self, text: str, *, special: bool) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=special)["input_ids"])
 
@@ -102,19 +107,3 @@ class Tokenizer:
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             raise Incompatible(f"{self._what}: the chat template refused: {error}") from None
         return str(text)
-
-
-def check_messages(value: object, *, what: str) -> tuple[Message, ...]:
-    """``value`` as chat messages: a list, or ``{"messages": [...]}``. Raises ``UsageError``."""
-    if isinstance(value, Mapping):
-        value = value.get("messages")
-    if not isinstance(value, list) or not value:
-        raise UsageError(f"{what}: not a list of chat messages", hint='[{"role": …, "content": …}]')
-    for number, item in enumerate(value):
-        if (
-            not isinstance(item, Mapping)
-            or not isinstance(item.get("role"), str)
-            or not isinstance(item.get("content"), str)
-        ):
-            raise UsageError(f"{what}: message {number} has no role and content of text")
-    return tuple({"role": item["role"], "content": item["content"]} for item in value)

@@ -184,5 +184,5 @@ def open_library(
             made = deposit(kept, own, DepositRequest(block.name, chat=Path("block.json")))
             found[block.family] = verify_artifact(kept, made.digest)
         session = open_registered(own, model, reference="invariant")
-        yield Library(kept, own, model, session, tokenizer_of(model), found)
+        yield Library(kept, own, model, session, tokenizer_of(own, model), found)
         kept.close()

@@ -65,7 +65,8 @@ class Graft(Record):
     ``exact`` is the measured fact that this graft's witness was met. ``logits_digest`` is of the
     logits that the first generated token was chosen from. A miss answered fresh has ``digest``
     None and ``saved_tokens`` 0. ``latency_ms`` is what verifying and restoring took,
-    ``first_token_ms`` counts on to the choice of the first token. ``sampling`` is how tokens were
+    ``first_token_ms`` counts on to the choice of the first token. ``finish`` is ``length`` when the
+    text was cut at ``--max-tokens`` or the model's window. ``sampling`` is how tokens were
     chosen: the random stream, its seed, temperature and top-p.
     """
 
@@ -82,6 +83,7 @@ class Graft(Record):
     prompt_tokens: int
     new_tokens: int
     text: str
+    finish: Literal["stop", "length"]
     exact: bool
     reference: str
     logits_digest: Digest | None
