@@ -71,10 +71,24 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("remote", "list"),
     ("lock", "--dry-run"),
     ("__serve", "."),
+    ("session", "list"),
+    ("session", "slots", "none"),
+    ("session", "stop", "none"),
+    ("graft", "demo", "--session", "none"),
 )
 """Every verb that needs no model. The order matters: what one command makes, the next removes."""
 
-WITH_MODEL = ("deposit", "ask", "graft", "replay", "logits", "prereg", "doctor", "bench")
+WITH_MODEL = (
+    "deposit",
+    "ask",
+    "graft",
+    "replay",
+    "logits",
+    "prereg",
+    "doctor",
+    "bench",
+    "__session",
+)
 """Verbs that load a model, or look for one."""
 
 WITH_REMOTE = ("bundle", "clone", "fetch", "pull", "push")

@@ -15,7 +15,9 @@ from kvg.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from typer._click.core import Context
 
+    from kvg.flow.session import Homes
     from kvg.flow.settings import Settings
+    from kvg.flow.through import Link
     from kvg.store.store import Store
 
 
@@ -80,6 +82,40 @@ class Invocation:
         from kvg.flow.settings import open_store
 
         return open_store(self.settings)
+
+    @cached_property
+    def root(self) -> Path:
+        """The folder of the store this run is about; it is not opened. Raises ``NotFound``."""
+        from kvg.cli.layers import store_path
+        from kvg.flow.settings import find_root
+
+        return find_root(store_path(self.given, os.environ), Path.cwd()).absolute()
+
+    @cached_property
+    def session_homes(self) -> Homes:
+        """Where this user's sessions lie."""
+        from kvg.cli.layers import runtime_path, state_path
+        from kvg.client.place import folder_for
+        from kvg.flow.session import Homes
+
+        folder = folder_for(runtime_path(os.environ))
+        return Homes(folder, state_path(os.environ) / "sessions")
+
+    def link(self, session: str) -> Link:
+        """The way to a resident session. Raises ``NotFound``, ``Untrusted``."""
+        from kvg.cli.layers import runtime_path, store_root
+        from kvg.client.place import find_place, folder_for
+        from kvg.flow.through import Link
+
+        place = find_place(folder_for(runtime_path(os.environ)), session)
+        key_file = os.environ.get("KVG_KEY_FILE")
+        return Link(
+            place,
+            self.report,
+            store_root(self.given, os.environ),
+            Path(key_file).absolute() if key_file else None,
+            self.given.dry_run,
+        )
 
     def ask(self, question: str) -> bool:
         """Put a question to the person at the terminal; anything but yes is a no."""

@@ -85,6 +85,17 @@ def cache_path(env: Env) -> Path:
     return _base(env, "XDG_CACHE_HOME", ".cache") / "kvg"
 
 
+def state_path(env: Env) -> Path:
+    """Where logs lie."""
+    return _base(env, "XDG_STATE_HOME", ".local/state") / "kvg"
+
+
+def runtime_path(env: Env) -> Path | None:
+    """The user's folder for sockets, None where there is none."""
+    value = env.get("XDG_RUNTIME_DIR", "")
+    return Path(value) if value else None
+
+
 def _base(env: Env, variable: str, fallback: str) -> Path:
     """An XDG folder; relative values are ignored, as the specification asks."""
     value = env.get(variable, "")

@@ -8,8 +8,9 @@ EVERYDAY = "everyday"
 UPKEEP = "naming and upkeep"
 TRUST = "trust and audit"
 FLYWHEEL = "flywheel"
+RESIDENT = "resident model"
 MEASURE = "measure"
-SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, FLYWHEEL, MEASURE)
+SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, FLYWHEEL, RESIDENT, MEASURE)
 
 
 @frozen
@@ -194,6 +195,18 @@ VERBS: tuple[Verb, ...] = (
         dry_run=("add",),
     ),
     Verb("solve", FLYWHEEL, "answer a problem from what is stored for its structure", "solve"),
+    Verb(
+        "session",
+        RESIDENT,
+        "keep a model loaded",
+        "session",
+        subverbs=(
+            ("start", "start a session: a process that keeps a model loaded"),
+            ("list", "list the sessions of this user"),
+            ("stop", "end a session"),
+            ("slots", "show what the numbered slots of a session hold"),
+        ),
+    ),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
     Verb(
         "bench",
@@ -224,6 +237,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("completion", MEASURE, "print a shell's completion script", "completion"),
     Verb("version", MEASURE, "print the version", "version"),
     Verb("help", MEASURE, "show the help of a verb or a topic", "help"),
+    Verb("__session", RESIDENT, "be a session", "session", hidden=True),
     Verb("__complete", MEASURE, "print what can come next", "completion", hidden=True),
     Verb("__serve", MEASURE, "serve a remote to the far side of ssh", "serve", hidden=True),
 )
@@ -252,5 +266,8 @@ MISTAKES: dict[str, str] = {
     "upload": "kvg push",
     "download": "kvg pull",
     "sync": "kvg pull",
+    "serve": "kvg session start NAME",
+    "start": "kvg session start NAME",
+    "stop": "kvg session stop NAME",
 }
 """What people type when they mean something else, and the command they want."""

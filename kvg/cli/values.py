@@ -43,6 +43,16 @@ def parse_moment(text: str, *, option: str, ahead: bool) -> int:
         ) from None
 
 
+def parse_span(text: str, *, option: str) -> float:
+    """Seconds of ``90``, ``30m``, ``8h``. Raises ``UsageError``."""
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return float(int(span[1]) * _SECONDS[span[2]])
+    if re.fullmatch(r"\d{1,9}(\.\d{1,3})?", text, re.ASCII):
+        return float(text)
+    raise UsageError(f"{option} {text[:40]}: not a span of time", hint=f"e.g. {option} 30m")
+
+
 def parse_percent(text: str, *, option: str) -> float:
     """``5%`` or ``5``: more than 0, up to 100. Raises ``UsageError``."""
     digits = text.removesuffix("%").strip()

@@ -53,9 +53,9 @@ class Tokenizer:
         )
         return str(text)
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """``messages`` through the chat template, without the generation prompt."""
-        return self._render(messages, answer=False)
+    def render(self, messages: Sequence[Message], *, answer: bool = False) -> str:
+        """``messages`` through the chat template; with the generation prompt for an ``answer``."""
+        return self._render(messages, answer=answer)
 
     def render_asked(self, messages: Sequence[Message]) -> str:
         """``messages`` through the chat template, with the generation prompt after them."""

@@ -20,6 +20,9 @@ CODES = {
     ("family", "show", "000000"): 3,
     ("method", "show", "000000"): 3,
     ("solve", "What is 3 + 4?"): 3,
+    ("session", "slots", "none"): 3,
+    ("session", "stop", "none"): 3,
+    ("graft", "demo", "--session", "none"): 3,
 }
 """Commands of the list that end with another code than 0: there is nothing that they ask for."""
 

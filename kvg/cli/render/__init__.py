@@ -67,6 +67,8 @@ _HOMES: dict[str, str] = {
     "logits-moved": "bench",
     "keys-moved": "bench",
     "own-position-summary": "bench",
+    "session": "sessions",
+    "slot": "sessions",
     "deposited": "computed",
     "deposit-plan": "computed",
     "text": "computed",

@@ -7,6 +7,7 @@ import typer
 
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import STDIN, NoSandbox, parse_moment, parse_numbers, split_ref_and_files
+from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 from kvg.flow.requests import PAGE_TOKENS, DepositRequest
@@ -85,19 +86,23 @@ def deposit(
             help="What its data hold to; stale when the setting freshness.schema is another.",
         ),
     ] = None,
+    session: SessionName = None,
+    slot: SlotNumber = None,
 ) -> Record:
     """Compute a text once, sign it and store it under a ref.
 
     A text that is there already computes nothing; one that starts with a stored text computes only
     what follows its whole pages. The first deposit makes a signing key. On a terminal it prints
     what was done, elsewhere the bare digest. --dry-run tells what there would be to compute, and
-    runs no gate.
+    runs no gate. With --session and --slot the conversation in a slot becomes an artifact as it
+    stands.
     """
-    from kvg.flow.deposit import deposit as deposit_now
-    from kvg.flow.deposit import plan_deposit
-
+    check_seat(session, slot)
+    if session is not None and slot is None:
+        raise UsageError(f"--session {session}: which slot?", hint="give --slot I")
     run = invocation(ctx)
-    ref, files = split_ref_and_files(words or [], has_source=text is not None or chat is not None)
+    has_source = text is not None or chat is not None or slot is not None
+    ref, files = split_ref_and_files(words or [], has_source=has_source)
     stdin = stdin_bytes() if files == [STDIN] else None
     request = DepositRequest(
         ref=ref or default_ref(files, chat),
@@ -120,7 +125,15 @@ def deposit(
         gates=tuple(gate or ()),
         no_sandbox=no_sandbox,
         family=family,
+        slot=slot is not None,
     )
+    if session is not None:
+        from kvg.flow.through import compute_one, with_paths
+
+        return compute_one(run.link(session), with_paths(run.settings, request), slot)
+    from kvg.flow.deposit import deposit as deposit_now
+    from kvg.flow.deposit import plan_deposit
+
     flow = plan_deposit if run.settings.dry_run else deposit_now
     return flow(run.store, run.settings, request)
 
@@ -145,6 +158,7 @@ EXAMPLES = {
     $ kvg deposit talk --chat talk.json
     $ git show HEAD:README.md | kvg deposit readme -
     $ digest=$(kvg deposit handbook.md | cat)
+    $ kvg deposit talk --session desk --slot 0
     $ kvg deposit answer --chat answer.json --gate "cmd:python3 check.py"
     """
 }

@@ -18,6 +18,7 @@ from kvg.cli.verbs.sampling import (
     TopP,
     sampling,
 )
+from kvg.cli.verbs.seating import At, SessionName, SlotNumber, check_seat
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 from kvg.flow.requests import MAX_NEW_TOKENS, GraftRequest
@@ -49,15 +50,14 @@ def graft(
     seed: Seed = None,
     stop: Stop = None,
     stream: Stream = False,
-    at: Annotated[
-        int | None,
-        typer.Option("--at", metavar="POS", min=0, help="Expect the artifact at this position."),
-    ] = None,
+    at: At = None,
     cut: Annotated[
         int | None,
         typer.Option("--cut", metavar="N", min=1, help="Restore the first N tokens: a cut point."),
     ] = None,
     require: Require = None,
+    session: SessionName = None,
+    slot: SlotNumber = None,
     or_fresh: Annotated[
         str | None,
         typer.Option("--or-fresh", metavar="MODEL", help="On a miss, compute with this model."),
@@ -67,10 +67,10 @@ def graft(
 
     The model's text goes to standard output, one line about the graft to standard error. Each graft
     proves itself: logits computed after restoring must have the digest that the artifact states,
-    or it fails with exit code 7 and nothing is written.
+    or it fails with exit code 7 and nothing is written. In a resident session (--session) the model
+    is there already; with --slot the text stays there and can be gone on with or deposited.
     """
-    from kvg.flow.graft import graft as flow
-
+    check_seat(session, slot)
     if dash not in (None, STDIN):
         raise UsageError(f"{dash}: give a prompt as --prompt TEXT, or - for standard input")
     run = invocation(ctx)
@@ -88,6 +88,14 @@ def graft(
         require=tuple(require or ()),
         or_fresh=or_fresh,
     )
+    if session is not None:
+        from kvg.flow.through import compute, with_prompts
+
+        if prompt is None and (dash or prompt_file or chat or prompts):
+            request = with_prompts(run.settings, request)
+        return compute(run.link(session), request, slot)
+    from kvg.flow.graft import graft as flow
+
     return flow(run.store, run.settings, request)
 
 
@@ -97,6 +105,7 @@ EXAMPLES = {
     $ kvg graft handbook --prompt "In short: " --max-tokens 60
     $ kvg graft handbook --prompts questions.jsonl --json > answers.jsonl
     $ echo "Summary:" | kvg graft handbook - --stream
+    $ kvg graft handbook --prompt "In short: " --session desk
     $ kvg graft handbook@{1} --prompt "In short: " --require tests
     """
 }

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
 from kvg.flow.requests import LogitsRequest
 
@@ -32,16 +33,25 @@ def logits(
         Path | None,
         typer.Option("--out", metavar="FILE.safetensors", help="Write the logits here."),
     ] = None,
+    session: SessionName = None,
+    slot: SlotNumber = None,
 ) -> Record:
     """Compute raw logits and their digest, grafted or fresh.
 
     The logits are those of the last position of the artifact's tokens and the prompt's, in the
     model's own number format; the digest is of their raw bytes.
     """
+    check_seat(session, slot)
+    run = invocation(ctx)
+    if session is not None and out is not None:
+        out = out.absolute()
+    request = LogitsRequest(ref, model, prompt, fresh, reference, out)
+    if session is not None:
+        from kvg.flow.through import compute_one
+
+        return compute_one(run.link(session), request, slot)
     from kvg.flow.logits import logits as flow
 
-    run = invocation(ctx)
-    request = LogitsRequest(ref, model, prompt, fresh, reference, out)
     return flow(run.store, run.settings, request)
 
 

@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 import typer
 
 from kvg.cli.invocation import invocation
+from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
 from kvg.flow.requests import ReplayRequest
 
 
 def replay(
     ctx: typer.Context,
-    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    refs: Annotated[
+        list[str] | None, typer.Argument(metavar="REF", help="Refs or digests.")
+    ] = None,
     samples: Annotated[
         int, typer.Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
     ] = 5,
@@ -29,16 +32,27 @@ def replay(
     key: Annotated[
         str | None, typer.Option("--key", metavar="K", help="The signing key: name or key id.")
     ] = None,
+    session: SessionName = None,
+    slot: SlotNumber = None,
 ) -> Iterable[Record]:
     """Compare graft against fresh, bit for bit.
 
     Each prompt runs twice, after a graft and from nothing; logits and pages are compared byte by
-    byte. Anything unequal is exit code 11.
+    byte. Anything unequal is exit code 11. With --slot it is the conversation in a session's slot
+    that is compared with a fresh computation of its tokens.
     """
+    check_seat(session, slot)
+    run = invocation(ctx)
+    request = ReplayRequest(
+        tuple(refs or ()), samples, prompts, reference, sign, key, slot=slot is not None
+    )
+    if session is not None:
+        from kvg.flow.through import compute, with_texts
+
+        given = with_texts(run.settings, request) if prompts is not None else request
+        return compute(run.link(session), given, slot)
     from kvg.flow.replay import replay as flow
 
-    run = invocation(ctx)
-    request = ReplayRequest(tuple(refs), samples, prompts, reference, sign, key)
     return flow(run.store, run.settings, request)
 
 
@@ -48,5 +62,6 @@ EXAMPLES = {
     $ kvg replay handbook --samples 5
     5 of 5 equal  KL 0  argmax 100 %  26 of 26 pages equal
     $ kvg replay handbook --prompts mine.jsonl --sign
+    $ kvg replay --session desk --slot 0
     """
 }

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from kvg.flow.records.program import ConfigEntry, HelpText, Version
     from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
+    from kvg.flow.records.sessions import SessionEntry, SlotEntry
     from kvg.flow.records.status import RemoteState, Status
     from kvg.flow.records.stores import (
         CheckedReceipt,
@@ -177,6 +178,8 @@ _HOMES = {
     "Repaired": "upkeep",
     "Replay": "computed",
     "ReplaySummary": "computed",
+    "SessionEntry": "sessions",
+    "SlotEntry": "sessions",
     "Stats": "upkeep",
     "Status": "status",
     "Rekeyed": "keys",
@@ -268,6 +271,8 @@ __all__ = [
     "Rekeyed",
     "Revoked",
     "Saying",
+    "SessionEntry",
+    "SlotEntry",
     "TextPiece",
     "Threshold",
     "Transfer",

@@ -1,0 +1,1 @@
+"""The resident session as a process: HTTP on a private socket, and on request on loopback."""
