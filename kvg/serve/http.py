@@ -48,6 +48,8 @@ STATUSES: dict[type[KvgError], int] = {
     RemoteFailed: 503,
 }
 """HTTP status by kind; what is not here is 500. Clients repeat 409, 429 and 5xx by themselves."""
+CLOSE = {"connection": "close"}
+"""Sent with every error: what is left of a body is not read."""
 log = logging.getLogger("kvg.serve")
 
 
@@ -199,8 +201,7 @@ class Guard:
         status, message = refusal
         log.warning("%s %s: %d %s", scope["method"], scope["path"], status, message)
         body = {"error": {"message": message, "type": "untrusted", "param": None, "code": None}}
-        headers = {"connection": "close"}
-        await JSONResponse(body, status, headers=headers)(scope, receive, send)
+        await JSONResponse(body, status, headers=CLOSE)(scope, receive, send)
 
     def _refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         hosts = [value.lower() for name, value in headers if name == b"host"]

@@ -32,7 +32,7 @@ from kvg.flow.wire import (
     parse_body,
 )
 from kvg.frozen import frozen
-from kvg.serve.http import JobAnswer, Receive, Scope, Send, read_body, status_of, watch
+from kvg.serve.http import CLOSE, JobAnswer, Receive, Scope, Send, read_body, status_of, watch
 from kvg.serve.jobs import Desk, Item, Job
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ def error_body(error: KvgError) -> dict[str, object]:
 
 
 def failure(error: KvgError) -> Response:
-    return JSONResponse(error_body(error), status_of(error))
+    return JSONResponse(error_body(error), status_of(error), headers=CLOSE)
 
 
 def _guarded(handler: Handler) -> Handler:

@@ -23,7 +23,7 @@ from kvg.flow.requests import (
     ReplayRequest,
 )
 from kvg.flow.wire import as_path, encode_record, parse_body, parse_request
-from kvg.serve.http import JobAnswer, read_body, status_of
+from kvg.serve.http import CLOSE, JobAnswer, read_body, status_of
 from kvg.serve.jobs import Desk, Flow, Item, Job, Notice
 
 if TYPE_CHECKING:
@@ -164,15 +164,19 @@ def guarded(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except KvgError as error:
-            return lines([error_line(error)], status=status_of(error), end=False)
+            return failure(error)
 
     return handle
 
 
-def lines(items: list[Mapping[str, object]], *, status: int = 200, end: bool = True) -> Response:
+def lines(items: list[Mapping[str, object]]) -> Response:
     """A whole answer."""
-    data = b"".join(_line(item) for item in items) + (_line({"type": END}) if end else b"")
-    return Response(data, status, media_type=TYPE)
+    return Response(b"".join(map(_line, [*items, {"type": END}])), media_type=TYPE)
+
+
+def failure(error: KvgError) -> Response:
+    """An answer that is an error and nothing else."""
+    return Response(_line(error_line(error)), status_of(error), headers=CLOSE, media_type=TYPE)
 
 
 def answer(job: Job) -> Response:

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound
+from kvg.flow.sources import check_messages
 from kvg.model.folder import ModelFiles, read_model
 from kvg.model.loader import check_config, torch_device
-from kvg.flow.sources import check_messages
 from kvg.model.text import Tokenizer
 from kvg.report import SilentReport
 from tests import models

@@ -88,7 +88,10 @@ def start(
 
 
 def list_(ctx: typer.Context) -> Iterable[Record]:
-    """List the sessions of this user, with what each is doing."""
+    """List the sessions of this user.
+
+    What each is doing is told by itself; one that was killed is said to be dead.
+    """
     from kvg.flow.session import list_sessions
 
     return list_sessions(invocation(ctx).session_homes)
@@ -131,7 +134,7 @@ def serve(
     idle: Idle = "30m",
     memory: Memory = None,
     tcp: Tcp = None,
-    ready_fd: Annotated[int | None, typer.Option("--ready-fd", metavar="N", hidden=True)] = None,
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", metavar="N", help="Tell here when it listens.")] = None,
 ) -> None:
     """Be a session."""
     from kvg.client.channel import error_line
