@@ -45,7 +45,7 @@ def parse_moment(text: str, *, option: str, ahead: bool) -> int:
 
 def parse_span(text: str, *, option: str) -> float:
     """Seconds of ``90``, ``30m``, ``8h``. Raises ``UsageError``."""
-    span = _SPAN.fullmatch(text)
+    span = re.fullmatch(_SPAN, text, re.ASCII)
     if span is not None:
         return float(int(span[1]) * _SECONDS[span[2]])
     if re.fullmatch(r"\d{1,9}(\.\d{1,3})?", text, re.ASCII):

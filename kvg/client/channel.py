@@ -29,7 +29,7 @@ _CREDENTIALS = struct.Struct("3i")
 def call(
     place: Place, method: str, path: str, body: Mapping[str, object] | None = None
 ) -> Iterator[dict[str, object]]:
-    """Yield what the session answers, one object for each line.
+    """Ask now; what the session answers, one object for each line, comes as it is read.
 
     Raises the error that the session answers with, as the class that it was; ``NotFound`` when it
     is not running, ``RemoteFailed`` when it goes away before it is done, ``Untrusted`` when another
@@ -45,13 +45,20 @@ def call(
         f"{method} {path} HTTP/1.0\r\nHost: kvg\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(data)}\r\n\r\n"
     )
-    with connect(place) as link:
-        try:
-            link.sendall(head.encode("ascii") + data)
-        except OSError:  # it may have answered before it read everything
-            pass
-        with link.makefile("rb") as answer:
-            yield from _lines(answer, place)
+    link = connect(place)
+    try:
+        link.sendall(head.encode("ascii") + data)
+    except OSError:  # it may have answered before it read everything
+        pass
+    except BaseException:
+        link.close()
+        raise
+    return _answer(link, place)
+
+
+def _answer(link: socket.socket, place: Place) -> Iterator[dict[str, object]]:
+    with link, link.makefile("rb") as answer:
+        yield from _lines(answer, place)
 
 
 def connect(place: Place) -> socket.socket:

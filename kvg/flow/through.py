@@ -17,7 +17,7 @@ from kvg.flow.requests import (
     LogitsRequest,
     ReplayRequest,
 )
-from kvg.flow.wire import encode_request, parse_record
+from kvg.flow.wire import encode_request
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ class Link:
 
 
 def compute(link: Link, request: Request, slot: int | None) -> Iterator[Record]:
-    """Yield the records of ``request``, computed by the session.
+    """The records of ``request``, computed by the session; it is asked at once.
 
-    Raises what the verb raises, and ``NotFound`` or ``RemoteFailed`` when there is no session.
+    What is needed to show them is imported while it computes. Raises what the verb raises, and
+    ``NotFound`` or ``RemoteFailed`` when there is no session.
     """
     body: dict[str, object] = {"request": encode_request(request), "cwd": os.getcwd()}
     if slot is not None:
@@ -60,7 +61,13 @@ def compute(link: Link, request: Request, slot: int | None) -> Iterator[Record]:
         body["dry_run"] = True
     if link.key_file is not None:
         body["key_file"] = str(link.key_file)
-    for line in call(link.place, "POST", f"/kvg/{VERBS[type(request)]}", body):
+    return _records(link, call(link.place, "POST", f"/kvg/{VERBS[type(request)]}", body))
+
+
+def _records(link: Link, lines: Iterator[dict[str, object]]) -> Iterator[Record]:
+    from kvg.flow.records.wire import parse_record
+
+    for line in lines:
         told = line.get("type")
         if told == "notice":
             link.report.notice(str(line.get("message")))

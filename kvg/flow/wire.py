@@ -1,15 +1,13 @@
-"""Requests and records as they cross a session's socket: JSON objects, checked on arrival."""
+"""Requests as they cross a session's socket: JSON objects, checked on arrival."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
-from kvg.errors import RemoteFailed, UsageError
-from kvg.flow.records import computed
-from kvg.flow.records.record import Record
+from kvg.errors import UsageError
 from kvg.flow.requests import (
     AskRequest,
     DepositRequest,
@@ -19,50 +17,9 @@ from kvg.flow.requests import (
     Sampling,
 )
 
-if TYPE_CHECKING:
-    from dataclasses import Field
-
 T = TypeVar("T")
 Check: TypeAlias = Callable[[object, str], object]
 Request: TypeAlias = AskRequest | DepositRequest | GraftRequest | LogitsRequest | ReplayRequest
-
-RECORDS: dict[str, type[Record]] = {
-    kind.type: kind
-    for kind in (
-        computed.Deposited,
-        computed.DepositPlan,
-        computed.TextPiece,
-        computed.Graft,
-        computed.Logits,
-        computed.Replay,
-        computed.ReplaySummary,
-    )
-}
-"""The records that a session's verbs give."""
-
-
-def encode_record(record: Record) -> dict[str, object]:
-    """``record`` as a JSON object."""
-    fields: Mapping[str, Field[object]] = record.__dataclass_fields__  # type: ignore[attr-defined]
-    return {"type": record.type, **{name: getattr(record, name) for name in fields}}
-
-
-def parse_record(line: Mapping[str, object]) -> Record:
-    """The record that ``encode_record`` wrote. Raises ``RemoteFailed`` for anything else."""
-    kind = RECORDS.get(str(line.get("type")))
-    values = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in line.items()
-        if name != "type"
-    }
-    try:
-        if kind is None:
-            raise TypeError(f"a record of type {line.get('type')!r}")
-        return kind(**values)
-    except TypeError as error:
-        raise RemoteFailed(
-            f"session: {error}", hint="is it another version of kvg? kvg session stop, then start"
-        ) from None
 
 
 def encode_request(request: Request) -> dict[str, object]:

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from kvg.errors import KvgError, NotFound, UsageError
 from kvg.flow.records.computed import Graft, TextPiece
 from kvg.flow.records.record import Record
+from kvg.flow.records.wire import encode_record
 from kvg.flow.requests import MAX_NEW_TOKENS, GraftRequest, Sampling
 from kvg.flow.wire import (
     as_bool,
@@ -28,7 +29,6 @@ from kvg.flow.wire import (
     as_number,
     as_text,
     as_texts,
-    encode_record,
     parse_body,
 )
 from kvg.frozen import frozen

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from kvg.client.channel import END, error_line
 from kvg.errors import KvgError, UsageError
 from kvg.flow.records.record import Record
+from kvg.flow.records.wire import encode_record
 from kvg.flow.requests import (
     AskRequest,
     DepositRequest,
@@ -22,7 +23,7 @@ from kvg.flow.requests import (
     LogitsRequest,
     ReplayRequest,
 )
-from kvg.flow.wire import as_path, encode_record, parse_body, parse_request
+from kvg.flow.wire import as_path, parse_body, parse_request
 from kvg.serve.http import CLOSE, JobAnswer, read_body, status_of
 from kvg.serve.jobs import Desk, Flow, Item, Job, Notice
 

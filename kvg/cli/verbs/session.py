@@ -134,7 +134,9 @@ def serve(
     idle: Idle = "30m",
     memory: Memory = None,
     tcp: Tcp = None,
-    ready_fd: Annotated[int | None, typer.Option("--ready-fd", metavar="N", help="Tell here when it listens.")] = None,
+    ready_fd: Annotated[
+        int | None, typer.Option("--ready-fd", metavar="N", help="Tell here when it listens.")
+    ] = None,
 ) -> None:
     """Be a session."""
     from kvg.client.channel import error_line

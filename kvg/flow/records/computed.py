@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kvg.digest import Digest
 from kvg.flow.records.record import Record
 from kvg.frozen import frozen
+
+if TYPE_CHECKING:
+    from kvg.digest import Digest
 
 
 @frozen
