@@ -2,11 +2,11 @@
 
     python bench/session.py MODEL_FOLDER [--tokens 1000] [--runs 40]
 
-Deposits TOKENS tokens of Python's language reference in a store of its own, starts a session, then
-runs ``kvg graft --session`` and ``python -c 'import typer'`` in turn, each a process of its own from
-start to end, on the wall clock. Prints one JSON record: least and median milliseconds of both, the
-ratio of each, and what of the graft the session itself took. The aim is a ratio of 2 at most;
-nothing here fails on a time.
+Deposits TOKENS tokens of the language reference in a store of its own, starts a session, then runs
+``kvg graft --session`` and ``python -c 'import typer'`` in turn, each a process of its own, on the
+wall clock. Prints one JSON record: least and median milliseconds of both, the ratio of each, and
+what of the graft the session itself took. The aim is a ratio of 2 at most; nothing here fails on a
+time.
 """
 
 from __future__ import annotations

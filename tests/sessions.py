@@ -131,7 +131,7 @@ def _open_session(
     device: str,
     reference: Reference,
     schedule: Schedule | None = None,
-    report: object = None,
+    **_: object,
 ) -> object:
     from kvg.model.opening import default_schedule
 

@@ -72,6 +72,7 @@ def test_a_store_is_verified_read_and_kept_without_torch(python: Path, folder: P
         ["trust", "list"],
         ["model", "list"],
         ["config", "list"],
+        ["session", "list"],
         ["version"],
     ):
         done = kvg(python, folder, *words)
@@ -99,3 +100,10 @@ def test_what_needs_a_model_says_what_to_install(
     assert done.returncode == 7, done.stderr
     assert "kvg[model]" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_session_says_what_to_install(python: Path, folder: Path) -> None:
+    done = kvg(python, folder, "session", "start", "desk")
+    assert done.returncode == 7, done.stderr
+    assert "kvg[model,serve]" in done.stderr

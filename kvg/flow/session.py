@@ -73,11 +73,11 @@ def start_session(homes: Homes, name: str, command: Sequence[str]) -> SessionEnt
 
 def check_served() -> None:
     """Raise ``Incompatible`` where what a session needs is absent."""
-    for name, extra in (("uvicorn", "serve"), ("starlette", "serve"), ("torch", "model")):
+    for name in ("torch", "transformers", "uvicorn", "starlette"):
         if find_spec(name) is None:
             raise Incompatible(
                 f"{name} is not installed: a session needs it",
-                hint=f"pip install 'kvg[{extra}]'",
+                hint="pip install 'kvg[model,serve]'",
             )
 
 

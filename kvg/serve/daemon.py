@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 STOP_S = 20
 """How long answers may take to be read after a stop."""
+LOCK_TRIES = 10
 MOST_CONNECTIONS = 1024
 MOST_HEAD_BYTES = 64 << 10
 LOOPBACK = "127.0.0.1"
@@ -75,6 +77,7 @@ def serve(settings: Settings, request: ServeRequest) -> None:
     make_folder(request.place.folder)
     with _only_one(request.place) as lock:
         resident = _open(settings, request)
+        settings = replace(settings, cwd=resident.root.parent)
         try:
             asyncio.run(_Daemon(resident, settings, request, lock).run())
         finally:
@@ -88,18 +91,28 @@ def _only_one(place: Place) -> Iterator[int]:
     with durable.translated(place.lock):
         fd = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _try_lock(fd):
             raise Conflict(
                 f"session {place.name}: running already",
                 hint=f"kvg session stop {place.name}, or choose another name",
-            ) from None
+            )
         os.ftruncate(fd, 0)
-        durable.remove(place.socket)
+        for path in (place.socket, place.token):
+            durable.remove(path)
         yield fd
     finally:
         os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    """Whether the lock is had; who only looks whether it is held holds it for a moment too."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.05)
+    return False
 
 
 def _open(settings: Settings, request: ServeRequest) -> Resident:

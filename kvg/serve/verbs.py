@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -95,9 +94,9 @@ def take(desk: Desk, name: str, body: Mapping[str, object]) -> Job:
         raise UsageError("request: slot: not a whole number")
     _check_store(desk, body.get("store"))
     changes: dict[str, object] = {}
-    for name in ("key_file", "cwd"):
-        if body.get(name) is not None:
-            changes[name] = as_path(body[name], f"request: {name}")
+    for setting in ("key_file", "cwd"):
+        if body.get(setting) is not None:
+            changes[setting] = as_path(body[setting], f"request: {setting}")
     if body.get("dry_run") is True:
         changes["dry_run"] = True
     what = getattr(request, "ref", None) or ", ".join(getattr(request, "refs", ()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -241,3 +243,40 @@ def test_the_log_holds_no_text(desk: Home) -> None:
     desk.kvg("graft", "one", "--prompt", "a secret", "--max-tokens", "1", "--session", "desk")
     log = desk.log("desk")
     assert "graft 'one': done" in log and "secret" not in log
+
+
+LIGHT = """
+import json, sys
+from kvg.cli.main import main
+code = main(sys.argv[1:])
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("graft", "one", "--prompt", " so", "--max-tokens", "1", "--json"),
+        ("ask", "one", "What?", "--max-tokens", "1"),
+        ("logits", "one", "--json"),
+        ("replay", "one", "--samples", "1"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_client_is_light(desk: Home, words: tuple[str, ...]) -> None:
+    """No model, no index, no keys, no HTTP library."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, *words, "--session", "desk"],
+        cwd=desk.user.folder,
+        env=desk.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0
+    heavy = {"torch", "transformers", "numpy", "rich", "lmdb", "cryptography", "zstandard", "http"}
+    heavy |= {"tomllib", "pydantic", "uvicorn", "starlette", "asyncio", "kvg.store", "hashlib"}
+    assert heavy & set(modules) == set()
+    own = [name for name in modules if name.partition(".")[0] == "kvg"]
+    assert len(own) <= 40, own
