@@ -220,6 +220,7 @@ VERBS: tuple[Verb, ...] = (
             ("acceptance", "how much of what all seeds agree on is right"),
             ("recurring", "what deposited solutions leave a model to decode"),
             ("select", "find the methods of many near twins by exact address"),
+            ("speed", "time the invariant reference against stock attention"),
         ),
     ),
     Verb(

@@ -189,6 +189,13 @@ def probe_layers(
     return layers, tuple(dict.fromkeys(execution.shapes.values()))
 
 
+def cache_argument(module: PreTrainedModel) -> str:
+    """What the forward pass of ``module`` calls its cache."""
+    # transformers renames this argument: `past_key_values` up to 5.23, `cache` from 5.24.
+    known = inspect.signature(module.forward).parameters
+    return "cache" if "cache" in known else "past_key_values"
+
+
 def eos_ids(module: PreTrainedModel) -> frozenset[int]:
     """The token ids that end a text, from the model's generation settings."""
     settings = getattr(module, "generation_config", None)
@@ -207,15 +214,12 @@ def _forward(
     cache: BoundCache,
     rows: torch.Tensor,
 ) -> torch.Tensor:
-    # transformers renames this argument: `past_key_values` up to 5.23, `cache` from 5.24.
-    known = inspect.signature(module.forward).parameters
-    name = "cache" if "cache" in known else "past_key_values"
     out = module(
         input_ids=ids,
         position_ids=positions,
         use_cache=True,
         logits_to_keep=rows,
-        **{name: cache},
+        **{cache_argument(module): cache},
     )
     return out.logits  # type: ignore[no-any-return]
 

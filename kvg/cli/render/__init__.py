@@ -65,6 +65,7 @@ _HOMES: dict[str, str] = {
     "exactness-row": "bench",
     "exactness-summary": "bench",
     "logits-moved": "bench",
+    "speed-row": "bench",
     "keys-moved": "bench",
     "own-position-summary": "bench",
     "session": "sessions",

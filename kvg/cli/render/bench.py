@@ -25,6 +25,7 @@ from kvg.flow.records.bench import (
     SelectBatch,
     SelectSummary,
     SelectTime,
+    SpeedRow,
 )
 
 
@@ -185,6 +186,15 @@ def own_position_summary(record: OwnPositionSummary, view: View) -> Iterator[str
             yield f"exceptions, {name}: {', '.join(f'{n:,}' for n in offsets)}\n"
 
 
+def speed_row(record: SpeedRow, view: View) -> Iterator[str]:
+    times = f"stock {record.stock_ms:>9,.1f} ms  invariant {record.invariant_ms:>9,.1f} ms"
+    yield (
+        f"{record.work:<7} {record.tokens:>7,} tokens  {times}  ratio {record.ratio:.2f} "
+        f"({record.ratio_low:.2f} to {record.ratio_high:.2f}), of processor time "
+        f"{record.ratio_cpu:.2f}\n"
+    )
+
+
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
@@ -205,5 +215,6 @@ RENDERERS = cast(
         "logits-moved": logits_moved,
         "keys-moved": keys_moved,
         "own-position-summary": own_position_summary,
+        "speed-row": speed_row,
     },
 )

@@ -192,6 +192,32 @@ def recurring(
     return bench_recurring(run.store, run.settings, RecurringRequest(tasks, model, budget))
 
 
+def speed(
+    ctx: typer.Context,
+    model: Model = None,
+    lengths: Annotated[
+        str, typer.Option("--lengths", metavar="N,…", help="Tokens; 1000,7000.")
+    ] = "1000,7000",
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Prefills of each length; 5.")
+    ] = 5,
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=1, help="Decode steps after each; 16.")
+    ] = 16,
+) -> Iterable[Record]:
+    """Time the invariant reference against stock attention on this machine.
+
+    An unmodified model with transformers' own sdpa attention and cache does the same work, in
+    turns with kvg's, so that what else the machine does falls on both. The ratio is the median of
+    the pairs' ratios, with its quartiles; below 1 invariant is the quicker one.
+    """
+    from kvg.flow.bench.speed import SpeedRequest, bench_speed
+
+    run = invocation(ctx)
+    request = SpeedRequest(model, parse_numbers(lengths, option="--lengths"), repeats, steps)
+    return bench_speed(run.store, run.settings, request)
+
+
 COMMANDS = {
     "exactness": exactness,
     "own-position": own_position,
@@ -199,6 +225,7 @@ COMMANDS = {
     "acceptance": acceptance,
     "recurring": recurring,
     "select": select,
+    "speed": speed,
 }
 EXAMPLES = {
     "capability": """
@@ -214,6 +241,10 @@ EXAMPLES = {
     "select": """
     $ kvg bench select
     $ kvg bench select --families 900 --lookups 2000 --large 0 --json
+    """,
+    "speed": """
+    $ kvg bench speed
+    $ kvg bench speed --lengths 512 --repeats 9 --json > speed.jsonl
     """,
     "own-position": """
     $ kvg bench own-position

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SelectBatch,
         SelectSummary,
         SelectTime,
+        SpeedRow,
     )
     from kvg.flow.records.computed import (
         Deposited,
@@ -129,6 +130,7 @@ _HOMES = {
     "KeysMoved": "bench",
     "LogitsMoved": "bench",
     "OwnPositionSummary": "bench",
+    "SpeedRow": "bench",
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
@@ -249,6 +251,7 @@ __all__ = [
     "Name",
     "ObjectBytes",
     "OwnPositionSummary",
+    "SpeedRow",
     "OfferedKey",
     "Pinned",
     "Prereg",

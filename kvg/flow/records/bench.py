@@ -78,6 +78,30 @@ class ExactnessSummary(Record):
 
 
 @frozen
+class SpeedRow(Record):
+    """The same work by stock attention and by the invariant reference, in turns.
+
+    ``work``: a prefill of ``tokens``, or one decode step after them. Times are medians in
+    milliseconds by the clock. ``ratio`` is the median of the pairs' own ratios, invariant over
+    stock, ``ratio_low`` and ``ratio_high`` their quartiles, ``ratio_cpu`` that of processor time.
+    ``pairs_ms`` are all pairs (stock, invariant).
+    """
+
+    type: ClassVar[str] = "speed-row"
+    work: str
+    tokens: int
+    input: Digest
+    repeats: int
+    stock_ms: float
+    invariant_ms: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    ratio_cpu: float
+    pairs_ms: tuple[tuple[float, float], ...]
+
+
+@frozen
 class LogitsMoved(Record):
     """The logits after a graft moved by ``offset``, against a fresh computation at that offset.
 
