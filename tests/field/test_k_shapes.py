@@ -30,6 +30,7 @@ from kvg.model.binding import BoundCache
 from kvg.model.dtypes import tensor_digest
 from kvg.model.loader import adopt_model
 from kvg.model.state import capture_page
+from kvg.objects.computation import adapter_fingerprint, model_fingerprint
 from kvg.verify import verify_artifact
 from tests import models
 
@@ -248,3 +249,23 @@ def test_field_k31_the_layout_is_free_of_topology(
     for word in (b"rank", b"shard", b"parallel", b"world"):
         assert word not in data
     assert invariant.ATTENTION_NAME.encode() not in data
+
+
+def test_field_k15_dtype_weights_and_adapter_are_in_the_key() -> None:
+    """Every field by its name, so that no two can run together."""
+    weights = {"a": sha256(b"1"), "b": sha256(b"2")}
+    base = ("Llama", {"n": 1, "eps": 1e-5}, weights, "BF16", ())
+    others = [
+        ("Llama2", *base[1:]),
+        (base[0], {"n": 1, "eps": 1e-6}, *base[2:]),
+        (base[0], {"n": "1", "eps": 1e-5}, *base[2:]),
+        (*base[:2], {"a": sha256(b"2"), "b": sha256(b"1")}, *base[3:]),
+        (*base[:2], {"a": sha256(b"1")}, *base[3:]),
+        (*base[:3], "F16", ()),
+        (*base[:4], (sha256(b"adapter"),)),
+        (*base[:4], (sha256(b"other adapter"),)),
+        ("Llam", {"n": 1, "eps": 1e-5}, weights, "aBF16", ()),
+    ]
+    assert len({model_fingerprint(*key) for key in (base, *others)}) == len(others) + 1
+    assert adapter_fingerprint({"r": 4}, weights) != adapter_fingerprint({"r": 8}, weights)
+    assert adapter_fingerprint({}, weights) != model_fingerprint("", {}, weights, "")

@@ -14,6 +14,7 @@ from kvg.objects.manifest import LayerSpec
 LAYERS = tuple(LayerSpec(index, "attention", 2, 64, 64, "BF16", None) for index in range(4))
 CPU = torch.device("cpu")
 TOKENS = 32_768
+KINDS = ("Pss_Anon:", "Pss_Shmem:")
 BYTES = 4 * 2 * 2 * TOKENS * 64 * 2
 
 
@@ -27,9 +28,12 @@ def filled(state: SlotState) -> SlotState:
 
 
 def memory_bytes() -> int:
-    """What this process takes of the machine: pages that it shares with itself count once."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    return 1024 * sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+    """What this process takes of the machine: pages that it shares with itself count once.
+
+    Pages of files are left out: how much of a library counts follows from who else has loaded it.
+    """
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(KINDS))
 
 
 def touch(state: SlotState) -> float:
