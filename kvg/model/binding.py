@@ -8,6 +8,7 @@ from typing import NoReturn
 import torch
 
 from kvg.errors import Incompatible
+from kvg.model.census import own_operator
 from kvg.model.state import SlotState
 
 
@@ -46,10 +47,7 @@ class BoundCache:
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keep the new keys ``[B, kv_heads, T, k_dim]`` and values of one layer."""
-        for row, (state, start, n) in enumerate(
-            zip(self.states, self.starts, self.counts, strict=True)
-        ):
-            state.write(layer_idx, start, key_states[row, :, :n], value_states[row, :, :n])
+        _keep(key_states, value_states, self, layer_idx)
         if not self._whole:
             self._given.append((key_states, layer_idx))
             return key_states, value_states
@@ -89,6 +87,15 @@ class BoundCache:
             f"the model asks its cache for {name}: it keeps a state that is not keys and values",
             hint="only models whose every layer is attention can be deposited",
         )
+
+
+@own_operator
+def _keep(keys: torch.Tensor, values: torch.Tensor, cache: BoundCache, layer: int) -> None:
+    """Write the new keys and values of one layer to the slots of ``cache``."""
+    for row, (state, start, n) in enumerate(
+        zip(cache.states, cache.starts, cache.counts, strict=True)
+    ):
+        state.write(layer, start, keys[row, :, :n], values[row, :, :n])
 
 
 class UnknownState(Incompatible, AttributeError):

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch.nn import functional
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _VIEWS = (
     "__getitem__ __setitem__ to type_as float bfloat16 half view reshape transpose permute "
@@ -98,3 +103,24 @@ def function_name(function: Callable[..., object]) -> str:
     """What people call ``function``."""
     name = torch.overrides.resolve_name(function)
     return name or repr(function)
+
+
+OWN: set[Hashable] = set()
+"""Functions of kvg's own that run inside a forward pass: what they call is not the model's."""
+
+
+def own_operator(function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, counted as one operator: the mode that sees operators does not see inside it.
+
+    Its first argument that is a tensor decides nothing; there has to be one.
+    """
+    OWN.add(function)
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        tensors = tuple(item for item in args if isinstance(item, torch.Tensor))
+        if torch.overrides.has_torch_function(tensors):
+            return torch.overrides.handle_torch_function(function, tensors, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called

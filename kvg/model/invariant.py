@@ -21,7 +21,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
-from kvg.model.census import POINTWISE, ROW_WISE, calling_module, function_name
+from kvg.model.census import (
+    OWN,
+    POINTWISE,
+    ROW_WISE,
+    calling_module,
+    function_name,
+    own_operator,
+)
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
 from kvg_kernels.alignment import aligned
 from kvg_kernels.attention import AttentionSpec, MaskCache, attention
@@ -114,7 +121,7 @@ class _Operators(TorchFunctionMode):
     ) -> Any:  # noqa: ANN401  an operator gives back whatever it gives
         kwargs = kwargs or {}
         execution = self._execution
-        if execution.inside or execution.is_probe or func in ROW_WISE:
+        if func in ROW_WISE or func in OWN or execution.inside or execution.is_probe:
             return func(*args, **kwargs)
         if func is functional.linear:
             return self._linear(*args, **kwargs)
@@ -195,23 +202,35 @@ def attention_of_slots(
     if execution.is_probe:
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
     tiles = execution.menu.attention.get(shape, ())
-    with execution.own_operators():
-        rows = [
-            attention(
-                aligned(query[row]),
-                state.keys[layer],
-                state.values[layer],
-                start,
-                spec,
-                sinks=s_aux,
-                masks=execution.masks,
-                tiles=tiles,
-            ).transpose(0, 1)
-            for row, (state, start) in enumerate(
-                zip(execution.cache.states, execution.cache.starts, strict=True)
-            )
-        ]
-        return torch.stack(rows).contiguous(), None
+    return _attend(query, execution, layer, spec, s_aux, tiles), None
+
+
+@own_operator
+def _attend(
+    query: torch.Tensor,
+    execution: Execution,
+    layer: int,
+    spec: AttentionSpec,
+    sinks: torch.Tensor | None,
+    tiles: tuple[int, ...],
+) -> torch.Tensor:
+    """Attention of every slot's new tokens ``[B, H, T, k_dim]``; result ``[B, T, H, v_dim]``."""
+    rows = [
+        attention(
+            aligned(query[row]),
+            state.keys[layer],
+            state.values[layer],
+            start,
+            spec,
+            sinks=sinks,
+            masks=execution.masks,
+            tiles=tiles,
+        ).transpose(0, 1)
+        for row, (state, start) in enumerate(
+            zip(execution.cache.states, execution.cache.starts, strict=True)
+        )
+    ]
+    return torch.stack(rows).contiguous()
 
 
 def _swapped(query: torch.Tensor) -> tuple[int, int, int]:

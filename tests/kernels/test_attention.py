@@ -13,6 +13,7 @@ from kvg_kernels.attention import (
     attention,
     attention_reference,
     rows_per_tile,
+    tile_menu,
 )
 
 Made = Callable[..., torch.Tensor]
@@ -176,3 +177,21 @@ def test_a_tile_is_a_power_of_two_that_divides_a_block() -> None:
         tile = rows_per_tile(repeat)
         assert BLOCK_TOKENS % tile == 0
         assert tile == 1 or tile * repeat <= 32
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize(("heads", "groups"), [(6, 2), (4, 4), (5, 1)])
+def test_every_tile_of_the_menu_computes_attention(
+    made: Made, spec: AttentionSpec, heads: int, groups: int
+) -> None:
+    """Large tiles lay their heads out otherwise than small ones; all are padded at both ends."""
+    repeat = heads // groups
+    for start, n in ((0, 256), (5, 300), (500, 9)):
+        query, keys, values = inputs(made, start + n, torch.float32, heads=heads, groups=groups)
+        query = query[:, :n].contiguous()
+        wide = attention_reference(
+            query.double(), keys.double(), values.double(), start, spec, None
+        )
+        for tile in tile_menu(repeat):
+            found = attention(query, keys, values, start, spec, tiles=(tile,))
+            torch.testing.assert_close(found.double(), wide, rtol=1e-4, atol=1e-5)

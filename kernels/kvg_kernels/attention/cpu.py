@@ -1,7 +1,8 @@
 """``attention`` on a CPU: stock scaled-dot-product attention, called on shapes that position fixes.
 
 A query tile holds consecutive absolute positions of one block of 256; the query heads that share
-a key head lie in it as further rows, so keys are never repeated in memory. All tiles of a block see
+a key head lie in it as further rows, or beside it in the batch, so keys are never repeated in
+memory. All tiles of a block see
 the same keys: whole blocks, from the first that the window reaches to the block's own. So what a
 row is computed from follows from its position alone, and so does the order in which it is summed.
 Which sizes of tile give the same bits on the machine at hand is proved by the self-check: large
@@ -22,8 +23,11 @@ from kvg_kernels.attention.spec import BLOCK_TOKENS, AttentionSpec
 from kvg_kernels.pointwise import pointwise
 
 TILE_ROWS = 32
-TILE_MENU = (256, 64, 16, 4, 1)
+TILE_MENU = (256, 64, 16, 4, 2, 1)
 """Positions per tile, largest first; each divides the block."""
+SPREAD_TILE = BLOCK_TOKENS
+"""Positions per tile from which the heads of a key are a batch, not rows: there is work enough for
+every thread without that, and the mask is read once for all heads."""
 
 MaskCache: TypeAlias = dict[tuple[int, int, int, int, int], torch.Tensor]
 """Masks that the layers of one forward pass share: by first position, tiles, positions per tile,
@@ -122,30 +126,33 @@ def _tiles(
     block = first // BLOCK_TOKENS
     lead = first % tile
     n_tiles = -(-(lead + n_tokens) // tile)
+    is_stock = spec.softcap is None and sinks is None
+    spread = repeat if is_stock and tile >= SPREAD_TILE else 1
+    together = repeat // spread
     rows = query.reshape(groups, repeat, n_tokens, k_dim)
     if n_tokens != n_tiles * tile:
         padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
         padded[:, :, lead : lead + n_tokens] = rows
         rows = padded
-    rows = rows.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)
-    rows = aligned(rows).view(n_tiles, groups, repeat * tile, k_dim)
+    rows = rows.view(groups, spread, together, n_tiles, tile, k_dim).permute(3, 1, 0, 2, 4, 5)
+    rows = aligned(rows).view(n_tiles * spread, groups, together * tile, k_dim)
     low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
     seen_keys, seen_values = keys[:, low:high], values[:, low:high]
-    key = (first - lead, n_tiles, tile, repeat, spec.window or 0)
+    key = (first - lead, n_tiles, tile, together, spec.window or 0)
     if key not in masks:
-        masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
-    if spec.softcap is None and sinks is None:
+        masks[key] = _mask(first - lead, n_tiles, tile, together, low, high, spec, query)
+    if is_stock:
         out = functional.scaled_dot_product_attention(
             rows,
-            seen_keys.unsqueeze(0).expand(n_tiles, -1, -1, -1),
-            seen_values.unsqueeze(0).expand(n_tiles, -1, -1, -1),
+            seen_keys.unsqueeze(0).expand(n_tiles * spread, -1, -1, -1),
+            seen_values.unsqueeze(0).expand(n_tiles * spread, -1, -1, -1),
             attn_mask=masks[key],
             scale=spec.scale,
         )
     else:
         out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
     v_dim = values.shape[-1]
-    out = out.view(n_tiles, groups, repeat, tile, v_dim).permute(1, 2, 0, 3, 4)
+    out = out.view(n_tiles, spread, groups, together, tile, v_dim).permute(2, 1, 3, 0, 4, 5)
     flat = out.reshape(n_heads, n_tiles * tile, v_dim)
     return flat[:, lead : lead + n_tokens]
 

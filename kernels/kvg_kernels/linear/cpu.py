@@ -16,7 +16,7 @@ from kvg_kernels.alignment import aligned
 
 SMALL_TILE = 16
 """The tile that others are compared with: safe on every machine that was looked at."""
-TILES = (1024, 256, 64, SMALL_TILE, 4)
+TILES = (1024, 256, 64, SMALL_TILE, 4, 2)
 """Rows per call, largest first; the smallest is for decoding."""
 
 
