@@ -29,13 +29,15 @@ def clone(
     folder: Path | None = None,
     *,
     pattern: str | None = None,
+    pages: bool = True,
     trust: Sequence[str] = (),
     ask: Ask | None = None,
 ) -> Iterator[Record]:
     """Make a store in ``folder`` (None: the last part of ``url``) with what ``url`` publishes.
 
     ``trust`` names publishers' keys; without any a person is asked through ``ask``. Nothing is made
-    before that. ``pattern`` keeps only refs that match it. Yields and raises as ``pull``; also
+    before that. ``pattern`` keeps only refs that match it. Without ``pages`` manifests, token ids and
+    what is attested come now, and an artifact's pages when they are first read. Yields and raises as ``pull``; also
     ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is there already.
     """
     from kvg.store.store import Store
@@ -51,7 +53,9 @@ def clone(
         lock_wait=settings.lock_wait,
         report=settings.report,
     )
-    store.config.set_table(SECTION, DEFAULT, {"url": url})
+    store.config.set_table(
+        SECTION, DEFAULT, {"url": url} if pages else {"url": url, "pages": False}
+    )
     try:
         trust_all(store, settings, keys)
         place = find_place(store, DEFAULT)
@@ -59,7 +63,7 @@ def clone(
             names = remote.refs()
             if pattern is not None:
                 names = tuple(name for name in names if fnmatchcase(name, pattern))
-            work = Fetch(store, settings, place, remote)
+            work = Fetch(store, settings, place, remote, pages=pages)
             yield from take(work, store, settings, names, "clone")
     except KvgError as error:
         if error.hint is None:

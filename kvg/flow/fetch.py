@@ -35,7 +35,7 @@ def fetch(
         there.check()
         if trust and not settings.dry_run:
             trust_all(store, settings, choose(there, trust, None, again="kvg fetch"))
-        work = Fetch(store, settings, place, there)
+        work = Fetch(store, settings, place, there, pages=place.has_pages)
         yield from work.run(refs or None)
         settings.tell_dry_run()
         yield work.transfer("fetch", [item.done(state_of(item)) for item in work.fetched])

@@ -44,7 +44,7 @@ def pull(
         there.check()
         if trust and not settings.dry_run:
             trust_all(store, settings, choose(there, trust, None, again="kvg pull"))
-        work = Fetch(store, settings, place, there)
+        work = Fetch(store, settings, place, there, pages=place.has_pages)
         names: Sequence[str] | None = refs or None
         if lock is not None:
             work.locked = read_locked(settings, lock)
@@ -64,7 +64,7 @@ def take(
     done: list[TransferRef] = []
     moves: list[RefMove] = []
     for item in work.fetched:
-        if not work.has_pages:  # a ref stands for something whole
+        if work.place.has_pages and not work.has_pages:  # a ref stands for something whole
             done.append(item.done("attested"))
             continue
         try:

@@ -55,11 +55,20 @@ def remote_list(store: Store) -> Iterator[RemoteEntry]:
 
 
 def remote_set(
-    store: Store, settings: Settings, name: str, *, url: str | None, codec: int | None
+    store: Store,
+    settings: Settings,
+    name: str,
+    *,
+    url: str | None,
+    codec: int | None,
+    pages: bool | None = None,
 ) -> RemoteEntry:
-    """Change the address of a remote, or the codec it gets. Raises ``NotFound``."""
+    """Change the address of a remote, the codec it gets, or whether a pull brings pages.
+
+    Raises ``NotFound``.
+    """
     table = dict(store.config.table(SECTION, name))
-    if url is None and codec is None:
+    if url is None and codec is None and pages is None:
         raise UsageError("nothing to set", hint=f"kvg remote set {name} URL")
     if url is not None:
         check_address(url)
@@ -68,6 +77,8 @@ def remote_set(
         if codec not in (0, 1, 2):
             raise UsageError(f"--codec {codec}: not 0, 1 or 2")
         table["codec"] = codec
+    if pages is not None:
+        table["pages"] = pages
     if not settings.tell_dry_run():
         store.config.set_table(SECTION, name, table)
     kept = table.get("codec", DEFAULT_CODEC)

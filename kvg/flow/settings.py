@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
     from kvg.flow.resident import Seat
+    from kvg.objects.manifest import Manifest
     from kvg.signing.keys import PrivateKey
     from kvg.store.store import Store
     from kvg.trust.keyring import Keyring
@@ -113,12 +115,20 @@ def open_store(settings: Settings) -> Store:
     """The store that the settings are about. Raises ``NotFound``, ``Incompatible``."""
     from kvg.store.store import Store
 
-    return Store.open(
+    store = Store.open(
         find_root(settings.store_path, settings.cwd),
         lock_wait=settings.lock_wait,
         keyring=keyring_of(settings),
         report=settings.report,
     )
+    store.supply = partial(_supply, store, settings)
+    return store
+
+
+def _supply(store: Store, settings: Settings, manifest: Manifest, what: str) -> None:
+    from kvg.flow.exchange.supplying import supply
+
+    supply(store, settings, manifest, what)
 
 
 FIRST_KEY = "default"

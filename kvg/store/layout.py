@@ -31,6 +31,9 @@ EXCHANGE_LOCK = "peers/lock"
 PUBLISHED = "logs"
 """The folder of a store that is a remote, too, for the logs of those who push to it."""
 
+REMOTES = "remote"
+"""The table of ``config.toml`` with the remotes, by name."""
+
 SHARED_KEY = "store.shared"
 GROUP = "group"
 """The key of ``config.toml`` that says with whom the store's files are shared; its one value."""

@@ -140,6 +140,8 @@ def _check_there(store: Store, digest: Digest, what: str) -> None:
 def _check_whole(store: Store, digest: Digest, what: str) -> None:
     """Raise ``Corrupt`` when the artifact, or anything that its manifest names, is missing.
 
+    Pages may be absent where a remote keeps them until they are read.
+
     Under the lock under which gc removes things: what is whole now, and is named now, stays.
     """
     _check_there(store, digest, what)
@@ -147,7 +149,8 @@ def _check_whole(store: Store, digest: Digest, what: str) -> None:
         manifest = store.manifest(digest, what=what)
     except (Corrupt, Incompatible):
         return  # whether it is an artifact is for its reader to say
-    for needed in {manifest.tokens.digest, *(page.digest for page in manifest.pages)}:
+    pages = () if store.is_partial else manifest.pages
+    for needed in {manifest.tokens.digest, *(page.digest for page in pages)}:
         _check_there(store, needed, what)
 
 

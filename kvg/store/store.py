@@ -8,7 +8,7 @@ each durable before the next: pages and tokens, manifest, envelopes, log, index.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from kvg.store.layout import (
     GROUP,
     LOG_KEY,
     QUARANTINE,
+    REMOTES,
     SHARED_KEY,
     has_format,
     make,
@@ -105,6 +106,8 @@ class Store:
         )
         self.exchange = Lock(root / EXCHANGE_LOCK, wait_s=lock_wait, report=report)
         """Held by one fetch or push at a time."""
+        self.supply: Callable[[Manifest, str], None] = lambda *_: None
+        """Brings the pages of an artifact that are not here, where ``is_partial``."""
         self._log: Log | None = None
         self._seen: tuple[int, bytes] = (0, b"")
 
@@ -457,6 +460,12 @@ class Store:
         found = self.index.query(lambda tables: folded.listed(tables, t.TOKENS, key))
         return tuple(digest for digest in found if self.is_complete(digest))
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether pages may be absent because a remote keeps them until they are read."""
+        tables = (self.config.table(REMOTES, name) for name in self.config.names(REMOTES))
+        return any(table.get("pages") is False for table in tables)
+
     def is_complete(self, digest: Digest) -> bool:
         """Whether the artifact and all that its manifest names is there; nothing is said of bytes
         but the manifest's."""
@@ -464,7 +473,9 @@ class Store:
             manifest = self.manifest(digest)
         except (Corrupt, Incompatible):
             return False
-        needed = {manifest.tokens.digest, *(page.digest for page in manifest.pages)}
+        needed = {manifest.tokens.digest}
+        if not self.is_partial:
+            needed.update(page.digest for page in manifest.pages)
         return all(map(self.objects.has, needed))
 
     def find_prefix(

@@ -66,6 +66,8 @@ def _verified(
 
     def load_page(page: Page) -> memoryview:
         name = f"{what}: page {page.group} [{page.start}, {page.end})"
+        if not store.objects.has(page.digest) and store.is_partial:
+            store.supply(manifest, what)
         return store.objects.read(page.digest, size=page.size, what=name, check_digest=False)
 
     return Verified(

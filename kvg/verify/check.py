@@ -49,6 +49,8 @@ class ArtifactCheck:
     policy_ok: bool
     gates: tuple[str, ...]
     signers: tuple[str, ...]
+    absent: frozenset[Digest] = frozenset()
+    """Pages that a remote keeps until they are read: nothing is said of them."""
 
 
 @frozen
@@ -66,6 +68,7 @@ class VerifySummary:
     signatures_ok: bool
     policy_ok: bool
     recomputed: int = 0
+    absent: int = 0
 
 
 class _Notes:
@@ -116,9 +119,11 @@ def check_artifact(
 
     what = ref or short(digest)
     notes = _Notes()
+    absent: set[Digest] = set()
     manifest = _check_manifest(store, digest, what, notes)
     if manifest is not None:
-        _check_pages(store, manifest, what, notes, checked, threads)
+        absent.update(_absent(store, manifest))
+        _check_pages(store, manifest, what, notes, checked, threads, absent)
     bytes_ok = not notes.findings
     judgement = _judged(store, digest, what, notes)
     bytes_ok = bytes_ok and not notes.has("corrupt")
@@ -138,6 +143,7 @@ def check_artifact(
         policy_ok,
         judgement.gates if judgement else (),
         judgement.depositors if judgement else (),
+        frozenset(absent),
     )
 
 
@@ -161,6 +167,12 @@ def _check_manifest(store: Store, digest: Digest, what: str, notes: _Notes) -> M
     return manifest
 
 
+def _absent(store: Store, manifest: Manifest) -> Iterator[Digest]:
+    """The pages that a remote keeps until they are read."""
+    if store.is_partial:
+        yield from (page.digest for page in manifest.pages if not store.objects.has(page.digest))
+
+
 def _check_pages(
     store: Store,
     manifest: Manifest,
@@ -168,9 +180,10 @@ def _check_pages(
     notes: _Notes,
     checked: Container[Digest],
     threads: int,
+    absent: Container[Digest],
 ) -> None:
-    """Every page that is not in ``checked``, several at once where there is much to read."""
-    pages = {page.digest: page for page in manifest.pages}
+    """Every page that is in neither ``checked`` nor ``absent``, several at once if there is much."""
+    pages = {page.digest: page for page in manifest.pages if page.digest not in absent}
     for page in pages.values():
         if page.digest in checked:
             notes.saw(page.digest, page.size)
@@ -286,6 +299,7 @@ def check_store(
         and all(check.bytes_ok for check in checks.values()),
         not common and all(check.signatures_ok for check in checks.values()),
         not common and all(check.policy_ok for check in checks.values()),
+        absent=len(frozenset().union(*(check.absent for check in checks.values()))),
     )
 
 

@@ -216,11 +216,13 @@ def _artifact(
 ) -> Iterator[Finding]:
     if not tally.is_new(digest):
         return
-    what, notes = ref or short(digest), _Notes()
+    what, notes, is_partial = ref or short(digest), _Notes(), store.is_partial
     manifest = _check_manifest(store, digest, what, notes)
     if manifest is not None:
         tally.is_new(manifest.tokens.digest)
         for page in manifest.pages:
+            if is_partial and not store.objects.has(page.digest):
+                continue
             if tally.is_new(page.digest):
                 _check_page(store, manifest, page, what, notes, threads)
                 advance(1)

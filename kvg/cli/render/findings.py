@@ -35,7 +35,8 @@ def verify_summary(record: VerifySummary, view: View) -> Iterator[str]:
         f"{name} ok" if good else view.terminal.out(f"{name} NOT ok", "red")
         for name, good in verdicts
     )
-    yield f"{count(record.artifacts, 'artifact')}: {words}; {truth}\n"
+    absent = f"; {count(record.absent, 'page')} not here, not checked" if record.absent else ""
+    yield f"{count(record.artifacts, 'artifact')}: {words}; {truth}{absent}\n"
     if view.verbose:
         yield f"{count(record.objects, 'object')}, {size(record.bytes)} read\n"
 

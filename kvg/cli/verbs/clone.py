@@ -22,6 +22,10 @@ def clone(
         str | None,
         typer.Option("--filter", metavar="PATTERN", help="Only refs that match, docs/*."),
     ] = None,
+    no_pages: Annotated[
+        bool,
+        typer.Option("--no-pages", help="Bring pages only when they are read, as by a graft."),
+    ] = False,
     trust: Annotated[
         list[str] | None,
         typer.Option("--trust", metavar="KEYID", help="The publisher's key, as its owner says it."),
@@ -36,7 +40,15 @@ def clone(
 
     run = invocation(ctx)
     ask = run.ask if run.terminal.prompts else None
-    return flow(run.settings, url, folder, pattern=pattern, trust=trust or (), ask=ask)
+    return flow(
+        run.settings,
+        url,
+        folder,
+        pattern=pattern,
+        pages=not no_pages,
+        trust=trust or (),
+        ask=ask,
+    )
 
 
 COMMANDS = {"clone": clone}
@@ -45,5 +57,6 @@ EXAMPLES = {
     $ kvg clone /mnt/share ../peer --trust 5d31c0
     handbook  sha256:9f2ab1…  signed by 5d31c0, trusted
     $ kvg clone https://kv.example.org/team --filter 'docs/*'
+    $ kvg clone s3://our-bucket/kv audit --no-pages --trust 5d31c0
     """
 }

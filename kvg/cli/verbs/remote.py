@@ -41,12 +41,16 @@ def set_(
         int | None,
         typer.Option("--codec", metavar="0|1|2", help="How objects are stored there: 0 is raw."),
     ] = None,
+    pages: Annotated[
+        bool | None,
+        typer.Option("--pages/--no-pages", help="Bring pages with a pull, or when they are read."),
+    ] = None,
 ) -> Record:
     """Change a remote."""
     from kvg.flow.remote import remote_set
 
     run = invocation(ctx)
-    return remote_set(run.store, run.settings, name, url=url, codec=codec)
+    return remote_set(run.store, run.settings, name, url=url, codec=codec, pages=pages)
 
 
 def remove(ctx: typer.Context, name: Name) -> Record:

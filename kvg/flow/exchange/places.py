@@ -31,6 +31,8 @@ class Place:
     codec: int
     is_tracked: bool = True
     """Whether refs here say what it had."""
+    has_pages: bool = True
+    """Whether a fetch brings pages; else they are brought when they are read."""
 
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
@@ -57,7 +59,10 @@ def find_place(store: Store, name: str | None) -> Place:
         raise UsageError(f"remote {name}: has no url", hint=f"kvg remote set {name} URL")
     if isinstance(codec, bool) or codec not in (0, 1, 2):
         raise UsageError(f"remote.{name}.codec is {codec}: not 0, 1 or 2")
-    return Place(name, url, int(codec))
+    pages = table.get("pages", True)
+    if not isinstance(pages, bool):
+        raise UsageError(f"remote.{name}.pages is {pages}: not true or false")
+    return Place(name, url, int(codec), has_pages=pages)
 
 
 @contextmanager

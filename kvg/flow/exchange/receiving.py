@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import codec as kvz
@@ -155,6 +155,17 @@ class Receiver:
         order = (*kept, manifest.tokens.digest, *resources, *(d for _, _, d, _ in envelopes))
         return Received(digest, judgement, (*dict.fromkeys(order), digest))
 
+    def receive_pages(self, manifest: Manifest, digests: Container[Digest], *, what: str) -> None:
+        """Bring those pages of ``manifest`` that are in ``digests`` into the store, each checked.
+
+        Raises ``MissingObjects`` after the others were had.
+        """
+        wanted = [item for item in self._pages(manifest, what) if item[0].digest in digests]
+        self._need_each(manifest, wanted, what)
+        for item, _ in wanted:
+            if self._quarantine.has(item.digest):
+                self._store.objects.adopt(self._quarantine, item.digest)
+
     def adopt(self, received: Received) -> None:
         """Make the artifact's objects part of the store, each checked before; the manifest last."""
         for digest in received.objects:
@@ -163,6 +174,16 @@ class Receiver:
 
     def _need_all(
         self, manifest: Manifest, resources: Sequence[Digest], what: str, *, pages: bool
+    ) -> None:
+        items: list[tuple[Wanted, Page | None]] = [
+            *self._tokens(manifest, what),
+            *self._resources(resources, what),
+            *(self._pages(manifest, what) if pages else ()),
+        ]
+        self._need_each(manifest, items, what)
+
+    def _need_each(
+        self, manifest: Manifest, items: Sequence[tuple[Wanted, Page | None]], what: str
     ) -> None:
         missing: list[KvgError] = []
 
@@ -173,11 +194,6 @@ class Receiver:
                 return error
             return None
 
-        items: list[tuple[Wanted, Page | None]] = [
-            *self._tokens(manifest, what),
-            *self._resources(resources, what),
-            *(self._pages(manifest, what) if pages else ()),
-        ]
         for error in in_order(need, items, jobs=self._settings.jobs):
             missing += [error] if error is not None else []
         if missing:

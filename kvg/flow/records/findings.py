@@ -26,7 +26,10 @@ class Finding(Record):
 
 @frozen
 class VerifySummary(Record):
-    """What was checked. ``recomputed`` counts pages whose truth was checked by computing them."""
+    """What was checked. ``recomputed`` counts pages whose truth was checked by computing them.
+
+    ``absent`` counts pages that a remote keeps until they are read; nothing was said of them.
+    """
 
     type: ClassVar[str] = "verify-summary"
     artifacts: int
@@ -36,3 +39,4 @@ class VerifySummary(Record):
     signatures_ok: bool
     policy_ok: bool
     recomputed: int
+    absent: int = 0
