@@ -21,6 +21,7 @@ from kvg.flow.push import offered_keys
 from kvg.flow.records.exchange import BundleEntry, BundleSummary
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
+from kvg.log import rekey as rekeys
 from kvg.log.growth import log_files
 from kvg.objects.manifest import (
     MAX_SIZE_BYTES,
@@ -172,6 +173,7 @@ class Writer:
         line = (encode_verifier(log.origin, log.verifier) + "\n").encode("utf-8")
         files = [(VERIFIER, line), (PUBLISHER, self._note), (CHECKPOINT, log.note)]
         layers: list[Descriptor] = []
+        files += [(rekeys.file_name(step.size), step.note) for step in rekeys.steps(log, 0)]
         for name, data in (*files, *log_files(log.tiles, 0)):
             layers.append(oci.describe(data, oci.LOG_FILE, title=name))
             yield from self._blob(data)

@@ -36,9 +36,10 @@ def clone(
     """Make a store in ``folder`` (None: the last part of ``url``) with what ``url`` publishes.
 
     ``trust`` names publishers' keys; without any a person is asked through ``ask``. Nothing is made
-    before that. ``pattern`` keeps only refs that match it. Without ``pages`` manifests, token ids and
-    what is attested come now, and an artifact's pages when they are first read. Yields and raises as ``pull``; also
-    ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is there already.
+    before that. ``pattern`` keeps only refs that match it. Without ``pages`` manifests, token ids
+    and what is attested come now, and an artifact's pages when they are first read. Yields and
+    raises as ``pull``; also ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is
+    there already.
     """
     from kvg.store.store import Store
 

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.frozen import frozen
 from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
 from kvg.log.entry import RekeyEntry, parse_entry
-from kvg.signing.note import is_note_signed, parse_note, parse_verifier
+from kvg.signing.note import encode_verifier, is_note_signed, parse_note, parse_verifier
 
 if TYPE_CHECKING:
     from kvg.log.log import Log
+    from kvg.log.tiles import Tiles, TileSource
     from kvg.signing.keys import PublicKey
 
 FOLDER: Final = "rekey"
@@ -25,6 +27,54 @@ MAX_STEPS: Final = 10_000
 def file_name(size: int) -> str:
     """The name, in the log's folder, of the checkpoint of ``size`` that two keys signed."""
     return f"{FOLDER}/{size}"
+
+
+@frozen
+class Step:
+    """One change of key: the checkpoint that both keys signed, and the new key's verifier line."""
+
+    size: int
+    note: bytes
+    line: str
+
+
+def steps(log: Log, old_size: int) -> Iterator[Step]:
+    """Every change of the key of ``log`` past ``old_size``, in order."""
+    for checkpoint, note in _steps(log):
+        if checkpoint.size > old_size:
+            yield Step(
+                checkpoint.size, note, encode_verifier(log.origin, _new_key(log, checkpoint))
+            )
+
+
+def steps_there(
+    tiles: Tiles, source: TileSource, origin: str, known: PublicKey, old_size: int
+) -> Iterator[Step]:
+    """As ``steps``, for a log read from ``source`` by who knows its key at ``old_size``.
+
+    Each is by the word of the key before it. Raises ``Untrusted`` where one is not, ``Corrupt``.
+    """
+    what = f"log {origin}"
+    for index, raw in enumerate(tiles.entries(old_size, tiles.size), old_size):
+        entry = parse_entry(raw, what=f"{what}: entry {index}")
+        if not isinstance(entry, RekeyEntry):
+            continue
+        size = index + 1
+        note = source.read(file_name(size), MAX_CHECKPOINT_SIZE)
+        if note is None:
+            raise Corrupt(f"{what}: {file_name(size)} is missing", hint="its owner must push again")
+        found = parse_checkpoint(note, what=f"{what}: {file_name(size)}")
+        name, new = parse_verifier(entry.public, what=f"{what}: entry {index}")
+        parsed = parse_note(note, what=f"{what}: {file_name(size)}")
+        is_same = (found.origin, found.size, found.root) == (origin, size, tiles.root_at(size))
+        is_signed = all(is_note_signed(parsed, origin, key) for key in (known, new))
+        if name != origin or not is_same or not is_signed:
+            raise Untrusted(
+                f"{what}: its change of key at entry {index} is not by the key before it",
+                hint="ask its publisher; nothing of it was taken",
+            )
+        known = new
+        yield Step(size, note, entry.public)
 
 
 def follow(log: Log, start: PublicKey) -> None:

@@ -15,7 +15,7 @@ from kvg.digest import Digest, hex_of
 from kvg.errors import Corrupt, NotFound, Untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from kvg.log.log import Log
@@ -57,7 +57,8 @@ class Peers:
     def check(self, origin: str, verifier: bytes, note: bytes, source: TileSource) -> Tiles:
         """The log ``origin`` under the checkpoint ``note``, read from ``source``; takes nothing.
 
-        ``verifier`` is its key's line, which must be the one seen first. Raises ``Untrusted`` on
+        ``verifier`` is its key's line, which must be the one seen first, or follow from it by
+        changes that the key before signed, too. Raises ``Untrusted`` on
         another key, a bad signature, a rollback and a fork; ``Corrupt`` on damaged files.
         """
         from kvg.log.checkpoint import open_checkpoint
@@ -67,13 +68,9 @@ class Peers:
         public = parse_verifier_line(verifier, origin=origin)
         new = open_checkpoint(note, origin=origin, verifier=public, what=f"{what}: checkpoint")
         kept = self.log(origin)
-        if kept is not None and kept.verifier != public:
-            raise Untrusted(
-                f"{what}: its key is {public.keyid[:12]}, it was {kept.verifier.keyid[:12]} before",
-                hint="ask its publisher; nothing of it was taken",
-            )
         tiles = Tiles(source, new.size, new.root)
         if kept is not None:
+            _check_key(kept, public, tiles, source)
             _check_extends(what, kept, tiles)
         return tiles
 
@@ -87,6 +84,8 @@ class Peers:
         if kept is None:
             durable.replace(folder / VERIFIER, [verifier], staging=self._staging)
         for name, data in log_files(tiles, 0 if kept is None else kept.size):
+            durable.replace(folder / name, [data], staging=self._staging)
+        for name, data in () if kept is None else _rekeyed(kept, tiles, source):
             durable.replace(folder / name, [data], staging=self._staging)
         if kept is None or kept.note != note:
             durable.replace(folder / CHECKPOINT, [note], staging=self._staging)
@@ -139,6 +138,41 @@ def parse_verifier_line(line: bytes, *, origin: str) -> PublicKey:
     if name != origin:
         raise Untrusted(f"{what}: is the key of the log {name}")
     return public
+
+
+def _followed(kept: Log) -> int:
+    """Up to where changes of key are in force here: not the last entry's, if its taking was cut."""
+    return max(kept.size - 1, 0)
+
+
+def _check_key(kept: Log, public: PublicKey, tiles: Tiles, source: TileSource) -> None:
+    """Raise ``Untrusted`` unless ``public`` is the key of ``kept`` or follows from it."""
+    from kvg.log.rekey import steps_there
+    from kvg.signing.note import parse_verifier
+
+    known = kept.verifier
+    if known == public:
+        return
+    if tiles.size >= kept.size:
+        for step in steps_there(tiles, source, kept.origin, known, _followed(kept)):
+            known = parse_verifier(step.line, what=f"log {kept.origin}")[1]
+    if known != public:
+        raise Untrusted(
+            f"log {kept.origin}: its key is {public.keyid[:12]}, "
+            f"it was {kept.verifier.keyid[:12]} before",
+            hint="ask its publisher; nothing of it was taken",
+        )
+
+
+def _rekeyed(kept: Log, tiles: Tiles, source: TileSource) -> Iterator[tuple[str, bytes]]:
+    """What to write for each change of key, in order: at every point key and checkpoint agree."""
+    from kvg.log import rekey
+    from kvg.log.log import CHECKPOINT, VERIFIER
+
+    for step in rekey.steps_there(tiles, source, kept.origin, kept.verifier, _followed(kept)):
+        yield rekey.file_name(step.size), step.note
+        yield CHECKPOINT, step.note
+        yield VERIFIER, f"{step.line}\n".encode()
 
 
 def _check_extends(what: str, kept: Log, new: Tiles) -> None:

@@ -153,7 +153,7 @@ class Reader:
 
         log = self.store.log
         what = f"log {log.origin} on {self.place.name}"
-        there = open_checkpoint(note, origin=log.origin, verifier=log.verifier, what=what)
+        there = open_checkpoint(note, origin=log.origin, verifier=self._own_key(note), what=what)
         if not log.is_extension_of(there.size, there.root):
             raise Untrusted(
                 f"{what}: has {there.size} entries that this store's log, of {log.size}, does not "
@@ -161,6 +161,21 @@ class Reader:
                 hint="bring back the newer log from a copy of the store",
             )
         return there.size
+
+    def _own_key(self, note: bytes) -> PublicKey:
+        """The key that signed ``note``: this log's, or the one there that it follows from."""
+        from kvg.log.rekey import follow
+        from kvg.signing.note import is_note_signed, parse_note
+        from kvg.store.peers import parse_verifier_line
+
+        log = self.store.log
+        parsed = parse_note(note, what=f"log {log.origin} on {self.place.name}")
+        if is_note_signed(parsed, log.origin, log.verifier):
+            return log.verifier
+        line = self.remote.log(log.origin).read(VERIFIER, MAX_LINE_BYTES) or b""
+        key = parse_verifier_line(line, origin=log.origin)
+        follow(log, key)
+        return key
 
     def ref(self, name: str) -> RemoteRef | None:
         """The ref ``name`` there, proved. Raises ``Untrusted``, ``Corrupt``."""

@@ -14,6 +14,7 @@ from kvg.digest import Buffer, Digest, short
 from kvg.errors import Conflict, Corrupt, NotFound
 from kvg.flow.exchange.parallel import in_order
 from kvg.frozen import frozen
+from kvg.log import rekey as rekeys
 from kvg.log.growth import log_files
 from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
@@ -180,25 +181,39 @@ def send_log(remote: Remote, log: Log, old_size: int, old_note: bytes | None) ->
     """Bring this store's log there up to ``log``; returns the bytes that moved.
 
     ``old_note`` is the checkpoint there, of size ``old_size``, checked to be a part of ``log``.
+    A change of key goes by the checkpoint that both keys signed, so that key and checkpoint there
+    agree at every point.
     Raises ``Conflict`` when another pushed the same log meanwhile.
     """
     files = remote.log(log.origin)
     n_bytes = 0
-    line = (encode_verifier(log.origin, log.verifier) + "\n").encode("utf-8")
-    if files.read(VERIFIER, MAX_NOTE_BYTES) != line:
-        files.write(VERIFIER, line)
+    if old_note is None:
+        files.write(VERIFIER, _line(encode_verifier(log.origin, log.verifier)))
     for name, data in log_files(log.tiles, old_size):
         files.write(name, data)
         n_bytes += len(data)
-    if old_note != log.note:
-        try:
+    try:
+        for step in rekeys.steps(log, 0 if old_note is None else old_size):
+            files.write(rekeys.file_name(step.size), step.note)
+            if old_note is not None:
+                files.swap(CHECKPOINT, step.note, expect=old_note)
+                files.write(VERIFIER, _line(step.line))
+                old_note = step.note
+        if old_note != log.note:
             files.swap(CHECKPOINT, log.note, expect=old_note)
-        except Conflict:
-            raise Conflict(
-                f"log {log.origin} on {remote.url}: pushed by another process meanwhile",
-                hint="push again",
-            ) from None
+    except Conflict:
+        raise Conflict(
+            f"log {log.origin} on {remote.url}: pushed by another process meanwhile",
+            hint="push again",
+        ) from None
+    line = _line(encode_verifier(log.origin, log.verifier))
+    if files.read(VERIFIER, MAX_NOTE_BYTES) != line:
+        files.write(VERIFIER, line)  # a push was cut just before it
     return n_bytes
+
+
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode()
 
 
 def send_publisher(remote: Remote, origin: str, note: bytes) -> None:
