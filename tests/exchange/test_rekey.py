@@ -105,7 +105,7 @@ def test_cut_at_every_step(alice: Person, bob: Person, share: Path, tmp_path: Pa
         copy(person.folder, tmp_path / name)
     copy(share, tmp_path / "share0")
     total = steps_of(alice.push)
-    for at in range(1, total + 1, 4):
+    for at in range(1, total + 1, 9):
         copy(tmp_path / "share0", share)
         copy(tmp_path / "alice0", alice.folder)
         copy(tmp_path / "bob0", bob.folder)
@@ -116,7 +116,7 @@ def test_cut_at_every_step(alice: Person, bob: Person, share: Path, tmp_path: Pa
         assert not bob.pull().findings and bob.store.ref("demo") == newer
     copy(tmp_path / "bob0", bob.folder)
     steps = steps_of(bob.pull)
-    for at in range(1, steps + 1, 4):
+    for at in range(1, steps + 1, 7):
         copy(tmp_path / "bob0", bob.folder)
         killed_at(bob.pull, at)
         assert not bob.pull().findings and bob.store.ref("demo") == newer
