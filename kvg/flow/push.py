@@ -160,7 +160,11 @@ class Push:
         return True
 
     def _steps(self, refs: Sequence[str], *, is_there: bool) -> Iterator[Step | Finding]:
-        own = self._store.own_refs()
+        own = {
+            name: move.digest
+            for name, move in self._reader.newest.items()
+            if move.digest is not None and not self._store.is_tracking(name)
+        }
         there = frozenset(self._remote.refs()) if is_there else frozenset()
         chosen = tuple(dict.fromkeys(refs) if refs else sorted(own))
         self._reader.look(name for name in chosen if name in there)
@@ -276,7 +280,8 @@ class Push:
             for item in done
             if item.state in ("new", "moved", "unchanged", "deleted")
         ]
-        known = self._store.refs()
+        newest = self._reader.newest
+        known = {name: move.digest for name, move in newest.items()}
         moves = [move for move in moves if known.get(move.name) != move.digest]
         if moves:
             self._store.publish(moves)

@@ -99,6 +99,13 @@ def all_refs(tables: Tables) -> Iterator[RefValue]:
         yield _ref_value(key.decode(), raw)
 
 
+def newest_moves(tables: Tables) -> Iterator[tuple[str, Move]]:
+    """(name, newest move) of every ref that ever was, by name, removed ones too."""
+    for key, raw in tables.scan(t.REFS):
+        name = key.decode()
+        yield name, _move(raw[POSITION_BYTES:], name)
+
+
 def _ref_value(name: str, raw: bytes) -> RefValue:
     move = _move(raw[POSITION_BYTES:], name)
     moves = int.from_bytes(raw[:POSITION_BYTES], "big")

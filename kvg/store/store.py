@@ -305,6 +305,10 @@ class Store:
         """The refs that stand for ``digest``, by name."""
         return tuple(name for name, value in self.refs().items() if value == digest)
 
+    def newest_moves(self) -> Mapping[str, Move]:
+        """The newest move of every ref that ever was, by name."""
+        return self.index.query(lambda tables: dict(folded.newest_moves(tables)))
+
     def history(self, name: str) -> tuple[Move, ...]:
         """Every move of a ref, the newest first. Raises ``NotFound``."""
         moves = self.index.query(lambda tables: folded.history(tables, name))

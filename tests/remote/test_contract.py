@@ -11,7 +11,7 @@ from kvg import codec as kvz
 from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import Pointer, Remote, open_remote
-from kvg.remote.layout import object_name
+from kvg.remote.layout import encode_pointer, object_name, parse_pointer
 from tests.remote.conftest import Kind
 
 
@@ -215,3 +215,10 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_addresses_of_no_kind(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         open_remote(url, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("index", [0, 7, 10**14, 10**15, 2**53 - 1])
+@pytest.mark.parametrize("origin", ["kvg-1", "a.b", "x" * 300])
+def test_pointers_come_back(index: int, origin: str) -> None:
+    made = Pointer(origin, index)
+    assert parse_pointer(encode_pointer(made), what="it") == made

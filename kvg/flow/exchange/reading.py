@@ -13,7 +13,8 @@ What is wrong with one log is told for each ref that it names; the others go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kvg.remote import Pointer, Remote
     from kvg.signing.keys import PublicKey
     from kvg.store import Store
+    from kvg.store.refs import Move
 
 MAX_LINE_BYTES = 1 << 16
 BETWEEN_LOG_AND_POINTER_S = 0.2
@@ -93,6 +95,8 @@ class Reader:
         self._logs: dict[str, ReadLog | KvgError] = {}
         self._vouched: dict[str, tuple[bytes, PublicKey]] = {}
         self._seen: dict[str, Pointer | Corrupt | None] = {}
+        self._own = store.log.origin
+        self._own_note: bytes | None = None
 
     def look(self, names: Iterable[str]) -> None:
         """Read the pointers of ``names`` in few round trips; each serves the next ``ref`` of it."""
@@ -119,9 +123,7 @@ class Reader:
     def _read(self, origin: str) -> ReadLog:
         own = self.store.log
         files = self.remote.log(origin)
-        note = files.read(CHECKPOINT, MAX_LINE_BYTES)
-        if note is None:
-            raise Corrupt(f"log {origin} on {self.place.name}: no checkpoint", hint="push again")
+        note = self._note(files.read(CHECKPOINT, MAX_LINE_BYTES), origin)
         if origin == own.origin:
             self.check_own(note)
             return ReadLog(origin, own.tiles, own)
@@ -143,6 +145,11 @@ class Reader:
         log = peers.take(origin, line, note, files)
         peers.keep_publisher(origin, vouched)
         return ReadLog(origin, log.tiles, log)
+
+    def _note(self, note: bytes | None, origin: str) -> bytes:
+        if note is None:
+            raise Corrupt(f"log {origin} on {self.place.name}: no checkpoint", hint="push again")
+        return note
 
     def check_own(self, note: bytes) -> int:
         """The size of this store's own log there, which has to be a part of the log here.
@@ -190,13 +197,14 @@ class Reader:
             if moved is None or moved == pointer:
                 raise
             self._logs.pop(moved.origin, None)
+            self._own_note = None
             return self._prove(name, moved)
 
     def _prove(self, name: str, pointer: Pointer) -> RemoteRef:
         what = f"{self.place.tracking(name)}"
-        read = self.log(pointer.origin)
-        if pointer.origin == self.store.log.origin:
+        if pointer.origin == self._own:
             return RemoteRef(name, self._own_value(name, pointer), pointer)
+        read = self.log(pointer.origin)
         index, digest = read.newest.get(name, (-1, None))
         if index != pointer.index or digest is None:
             raise Untrusted(
@@ -216,18 +224,30 @@ class Reader:
 
     def _own_value(self, name: str, pointer: Pointer) -> Digest:
         """What this store's own log says at ``pointer``: behind the newest where a push was cut."""
-        log = self.store.log
-        entry = None
-        if pointer.index < log.size:
-            raw = next(iter(log.read(pointer.index, pointer.index + 1)))
-            entry = parse_entry(raw, what=f"log entry {pointer.index}")
-        if not isinstance(entry, RefEntry) or entry.name != name or entry.digest is None:
+        self._check_own_there()
+        move: Move | None = self.newest.get(name)
+        if move is not None and move.index != pointer.index:
+            moves = self.store.history(name)
+            move = next((item for item in moves if item.index == pointer.index), None)
+        if move is None or move.digest is None:
             raise Untrusted(
                 f"{self.place.tracking(name)}: points at entry {pointer.index} of this store's "
                 "log, which is no value of it",
                 hint="the pointer was moved by another hand",
             )
-        return entry.digest
+        return move.digest
+
+    def _check_own_there(self) -> None:
+        """This store's log there is a part of the one here; looked at once."""
+        if self._own_note is None:
+            note = self.remote.log(self.store.log.origin).read(CHECKPOINT, MAX_LINE_BYTES)
+            self.check_own(self._note(note, self.store.log.origin))
+            self._own_note = note
+
+    @cached_property
+    def newest(self) -> Mapping[str, Move]:
+        """The newest moves of this store's own refs, read once."""
+        return self.store.newest_moves()
 
     def refs(self, names: Iterable[str] | None = None) -> Iterator[RemoteRef | Finding]:
         """Each ref of ``names`` (None: all there), proved, or what is wrong with it."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 MAX_NOTE_BYTES = 1 << 16
+ATTESTATION_START = b'{"envelope":'
+"""How an attestation's entry begins, and no other: entries are canonical."""
 
 
 @frozen
@@ -234,6 +236,8 @@ def new_attestations(log: Log, start: int) -> Iterator[Digest]:
     from kvg.log.entry import AttestationEntry, parse_entry
 
     for index, raw in enumerate(log.read(start), start):
+        if not raw.startswith(ATTESTATION_START):
+            continue
         entry = parse_entry(raw, what=f"log entry {index}")
         if isinstance(entry, AttestationEntry):
             yield entry.subject
