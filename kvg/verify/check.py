@@ -182,7 +182,7 @@ def _check_pages(
     threads: int,
     absent: Container[Digest],
 ) -> None:
-    """Every page that is in neither ``checked`` nor ``absent``, several at once if there is much."""
+    """Every page in neither ``checked`` nor ``absent``, several at once where there is much."""
     pages = {page.digest: page for page in manifest.pages if page.digest not in absent}
     for page in pages.values():
         if page.digest in checked:
