@@ -4,11 +4,15 @@ Each folder of ``families/`` has one problem, a program, a checker and the range
 methods are proved and stored; then fresh instances are solved and compared with an oracle that
 shares no code with program or checker; then the same is asked of an empty store. Run it with
 ``python examples/families.py [INSTANCES]``; ends with status 1 unless every answer is right.
+
+``python examples/families.py --tasks [INSTANCES]`` prints the same instances with the oracle's
+answers, as tasks for ``kvg bench capability``, which says how many a model gets right alone.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 import sys
 import tempfile
@@ -50,6 +54,18 @@ def main(n_instances: int) -> int:
             )
         print(f"{'all':<22} {right:>3} of {asked} right; an empty store: {hits_of_empty} hits")
         return 0 if right == asked and hits_of_empty == 0 else 1
+
+
+def print_tasks(n_instances: int) -> int:
+    """The instances and the oracle's answers, one of each family in turn."""
+    families = [
+        [(family, *item) for item in fresh_instances(family, n_instances)]
+        for family in sorted(ORACLES)
+    ]
+    for family, text, slots in itertools.chain(*zip(*families, strict=True)):
+        answer = ORACLES[family](*(slot.value for slot in slots))
+        print(json.dumps({"task": text.strip(), "answer": answer}))
+    return 0
 
 
 def make_settings(folder: Path) -> Settings:
@@ -195,4 +211,6 @@ ORACLES = {
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    words = [word for word in sys.argv[1:] if word != "--tasks"]
+    run = print_tasks if "--tasks" in sys.argv[1:] else main
+    sys.exit(run(int(words[0]) if words else 20))

@@ -37,15 +37,8 @@ class Asked:
     ids: tuple[int, ...]
     logits: torch.Tensor
 
-    def answer(
-        self,
-        max_tokens: int,
-        *,
-        stop: tuple[str, ...] = (),
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> tuple[str, tuple[int, ...]]:
-        """The most likely answer, or that of a seed: its text, and the ids that were generated.
+    def answer(self, max_tokens: int, *, stop: tuple[str, ...] = ()) -> tuple[str, tuple[int, ...]]:
+        """The most likely answer: its text, and the ids that were generated.
 
         The slot then holds the question and all but the last of them.
         """
@@ -53,7 +46,7 @@ class Asked:
 
         self.slot.truncate(len(self.ids))
         progress = Generated([], "")
-        choice = Choice(max_tokens, temperature, 1.0, seed, stop)
+        choice = Choice(max_tokens, 0.0, 1.0, 0, stop)
         for _ in generate(self.session, self.slot, self.logits, self.tokenizer, choice, progress):
             pass
         return progress.text, tuple(progress.ids)
@@ -65,12 +58,16 @@ class Asked:
         def ask(seed: int) -> str:
             if seed not in known:
                 batch = range(seed, seed + SIDE_BY_SIDE)
-                known.update(zip(batch, self._sampled(batch, max_tokens, temperature), strict=True))
+                answers = self.samples(batch, max_tokens, temperature)
+                known.update(zip(batch, (text for text, _ in answers), strict=True))
             return known[seed]
 
         return ask
 
-    def _sampled(self, seeds: range, max_tokens: int, temperature: float) -> list[str]:
+    def samples(
+        self, seeds: range, max_tokens: int, temperature: float
+    ) -> list[tuple[str, tuple[int, ...]]]:
+        """The text and ids of each seed's answer, computed side by side."""
         from kvg.model.sampling import choose
 
         ends = self.session.model.eos_ids
@@ -92,7 +89,7 @@ class Asked:
                     [slots[seed] for seed in left], [[found[seed][-1]] for seed in left], [0]
                 )
                 logits = {seed: rows[n, 0] for n, seed in enumerate(left)}
-        return [self.tokenizer.decode(found[seed]) for seed in seeds]
+        return [(self.tokenizer.decode(found[seed]), tuple(found[seed])) for seed in seeds]
 
 
 def question_ids(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, GateFailed, NotFound, Untrusted, UsageError
-from kvg.flow.freshness import contract_of_proof, stale_reason
 from kvg.flow.method import caller_of, newest_method, verified_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.problem.family import parse_problem
@@ -59,6 +58,7 @@ def solve(
     if chosen is None and not any(item.is_method for item in members):
         reason = "no method for this structure"
         return _recall(store, settings, family, text, canonical_us, select_us, reason)
+    from kvg.flow.freshness import contract_of_proof, stale_reason
     from kvg.verify.method import Verdicts
 
     verify = (verdicts or Verdicts()).verify

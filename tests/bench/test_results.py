@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from kvg.digest import sha256
+from kvg.flow.bench.select import drawn
+from kvg.flow.bench.twins import stored_forms
 from kvg.model.exactness import made_ids
 from kvg.objects.tokens import encode_ids
 from tests.models import REPO
@@ -65,3 +67,31 @@ def test_no_path_of_a_machine_is_published() -> None:
     for path in RESULTS.iterdir():
         text = path.read_text(errors="replace")
         assert "/home/" not in text and "/root" not in text and "/tmp/" not in text, path.name
+
+
+def test_select() -> None:
+    machine, *rest = records("select")
+    summary = rest.pop()
+    batches = [r for r in rest if r["type"] == "select-batch"]
+    assert machine["cpu"] and summary["families"] == 4_500
+    assert summary["lookups"] == sum(batch["count"] for batch in batches) == 100_000
+    assert summary["present"] == sum(batch["present"] for batch in batches)
+    assert summary["wrong"] == sum(batch["wrong"] for batch in batches) == 0
+    forms = stored_forms(4_500)
+    asked = [f"{text}\t{constraint}\n" for text, constraint, _ in drawn(forms, 2_000)]
+    for batch in batches[:2]:
+        mine = asked[batch["first"] : batch["first"] + batch["count"]]
+        assert batch["input"] == sha256("".join(mine).encode())
+
+
+def test_similarity() -> None:
+    rows = [r for r in records("similarity") if r["type"] == "select-row"]
+    exact, *others = rows
+    assert exact["selector"] == "exact" and exact["wrong"] == exact["missed"] == 0
+    assert {row["selector"] for row in others} == {
+        "TF-IDF, words",
+        "TF-IDF, letters",
+        "all-MiniLM-L6-v2",
+    }
+    assert all(row["wrong_rate"] == row["wrong"] / row["lookups"] for row in rows)
+    assert all(row["wrong"] > 0 for row in others if row["threshold"] is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -22,3 +23,6 @@ def test_nine_families(capsys: pytest.CaptureFixture[str]) -> None:
     spec.loader.exec_module(module)
     assert module.main(3) == 0
     assert "27 of 27 right; an empty store: 0 hits" in capsys.readouterr().out
+    assert module.print_tasks(2) == 0
+    tasks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(tasks) == 18 and all(set(task) == {"task", "answer"} for task in tasks)

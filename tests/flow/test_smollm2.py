@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 from kvg.digest import shake256
+from kvg.flow.attempt import SolveRequest, solve_or_try
 from kvg.flow.deposit import deposit
 from kvg.flow.replay import replay
 from kvg.flow.requests import DepositRequest, ReplayRequest
+from kvg.flow.solve import solve
 from kvg.objects.manifest import Schedule
 from tests import models
 
@@ -134,3 +137,41 @@ def test_sdpa_and_eager_are_both_exact_under_their_own_schedule(smollm2: Path) -
             session.prefill(slot, ids)
             found.append(session.resume(slot, ids[-1], prompt)[1])
         assert torch.equal(*found)
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_it_learns_what_it_writes(smollm2: Path, tmp_path: Path) -> None:
+    """A program for the family, proved; seeds that agree on an answer; the same text as a draft."""
+    user = models.User.make(tmp_path / "user")
+    user.add("smol", smollm2)
+    (user.folder / "c.py").write_text("def check(answer, a, b): return answer == sum([b] * a)\n")
+    wanted = SolveRequest("Multiply 6 by 7.", tries=True, learn=True, checker=Path("c.py"))
+    done = solve_or_try(user.store, user.settings, wanted)
+    assert (done.answer, done.gates, done.learned) == ("42", ("test:method",), True)
+    fresh = solve(user.store, user.settings, "Multiply 12 by 31.")
+    assert (fresh.status, fresh.answer, fresh.tokens_generated) == ("HIT", "372", 0)
+    shots = [("Italy", "Rome"), ("Spain", "Madrid"), ("Japan", "Tokyo"), ("Egypt", "Cairo")]
+    chat = [
+        {"role": role, "content": content}
+        for country, city in shots
+        for role, content in (
+            ("user", f'What is the capital of "{country}"?'),
+            ("assistant", city),
+        )
+    ]
+    (user.folder / "capitals.json").write_text(json.dumps(chat))
+    deposit(user.store, user.settings, DepositRequest("capitals", chat=Path("capitals.json")))
+    text = 'What is the capital of "France"?'
+    asked = SolveRequest(
+        text,
+        tries=True,
+        learn=True,
+        gates=("python-assert:answer == 'Paris'", "consistency:6?temperature=0.3"),
+        parent="capitals",
+    )
+    done = solve_or_try(user.store, user.settings, asked)
+    assert done.answer == "Paris" and set(done.gates) == {"test:python-assert", "consistency:6"}
+    again = solve(user.store, user.settings, text)
+    assert (again.status, again.answer, again.artifact) == ("HIT", "Paris", done.artifact)
+    draft = solve_or_try(user.store, user.settings, SolveRequest(text, draft=True)).draft
+    assert draft is not None and draft["first_difference"] is None and draft["witness_equal"]

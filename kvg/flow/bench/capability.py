@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,9 +56,9 @@ def bench_capability(
         before = library.weights()
         with settings.report.task("capability", len(tasks), "tasks") as progress:
             for number, task in enumerate(tasks):
-                for way in right:
-                    run = _run(library, number, task, way, request.max_tokens)
-                    right[way], tokens[way] = right[way] + run.right, tokens[way] + run.tokens
+                for run in _runs(library, number, task, request.max_tokens):
+                    right[run.way] += run.right
+                    tokens[run.way] += run.tokens
                     yield run
                 progress.advance(1)
         routed = sum(task.family in library.blocks for task in tasks)
@@ -71,6 +72,16 @@ def bench_capability(
             weights_before=before,
             weights_after=library.weights(),
         )
+
+
+def _runs(library: Library, number: int, task: Task, most: int) -> Iterator[CapabilityRun]:
+    """Both ways. Where no block is routed to, nothing is grafted: that is alone once more."""
+    alone = _run(library, number, task, "alone", most)
+    yield alone
+    if task.family in library.blocks:
+        yield _run(library, number, task, "grafted", most)
+    else:
+        yield replace(alone, way="grafted")
 
 
 def _run(library: Library, number: int, task: Task, way: str, most: int) -> CapabilityRun:
