@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -255,6 +255,8 @@ class Registry:
         while limit > 0:
             piece = response.read(min(PIECE_BYTES, limit))
             if not piece:
+                if response.length:
+                    raise HTTPException(f"{response.length} bytes less than were promised")
                 return
             limit -= len(piece)
             yield piece
@@ -349,6 +351,8 @@ class Registry:
             raise self._refused(response, what)
         try:
             data = response.read(oci.MAX_DOCUMENT_BYTES + 1)
+            if response.length and len(data) <= oci.MAX_DOCUMENT_BYTES:
+                raise HTTPException(f"{response.length} bytes less than were promised")
         except web.FAILURES as error:
             self._connections.drop()
             raise self._failed(error, what) from None

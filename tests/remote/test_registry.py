@@ -242,3 +242,21 @@ def test_an_upload_sent_to_another_host(tmp_path: Path) -> None:
         with pytest.raises(RemoteFailed, match="another host"):
             place.put_blob(sha256(b"x"), [b"x"])
     assert asked == []
+
+
+def test_a_body_that_is_cut_is_no_body(tmp_path: Path) -> None:
+    """A manifest cut short must not pass for another program's."""
+
+    def handle(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "400")
+        handler.end_headers()
+        handler.wfile.write(b'{"schemaVersion":2,')
+        handler.close_connection = True
+
+    with lying(handle) as (host, _):
+        remote = open_remote(f"oci://{host}/team/kv", cwd=tmp_path)
+        with pytest.raises(RemoteFailed, match="promised"):
+            remote.pointer("demo")
+        with pytest.raises(RemoteFailed, match="promised"):
+            list(Registry(f"oci://{host}/team/kv", Access()).blob(sha256(b""), start=0, limit=999))
