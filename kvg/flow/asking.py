@@ -52,12 +52,13 @@ class Asked:
         return progress.text, tuple(progress.ids)
 
     def seeds(self, max_tokens: int, temperature: float) -> Ask:
-        """What each seed answers. Several are computed side by side, which changes no bit."""
+        """What each seed answers. Several are computed side by side where that changes no bit."""
         known: dict[int, str] = {}
+        n_together = SIDE_BY_SIDE if self.session.engine.reference == "invariant" else 1
 
         def ask(seed: int) -> str:
             if seed not in known:
-                batch = range(seed, seed + SIDE_BY_SIDE)
+                batch = range(seed, seed + n_together)
                 answers = self.samples(batch, max_tokens, temperature)
                 known.update(zip(batch, (text for text, _ in answers), strict=True))
             return known[seed]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.flow.asking import Asked
+from kvg.flow.asking import Asked, ask_messages
 from kvg.flow.attempt import named_text, slot_names
 from kvg.flow.trace import trace_ref
 from kvg.problem.family import parse_problem
@@ -185,3 +185,14 @@ def test_how_a_family_is_put_to_a_model() -> None:
     problem = parse_problem('Give {both} of [1, 2] and "x" after 2026-01-31 only.')
     assert slot_names(problem, ("items",)) == ("items", "s1", "s2")
     assert named_text(problem, ("items",)) == "Give {both} of items and s1 after s2 only."
+
+
+def test_seeds_side_by_side_are_those_one_by_one(tiny: dict[str, Path]) -> None:
+    session, tokenizer = models.session(tiny["llama"]), models.tokenizer(tiny["llama"])
+    asked = ask_messages(session, tokenizer, ({"role": "user", "content": TEXT},))
+    together = asked.samples(range(6), 7, 0.7)
+    assert together == [asked.samples(range(n, n + 1), 7, 0.7)[0] for n in range(6)]
+    assert len({ids for _, ids in together}) > 1
+    ask = asked.seeds(7, 0.7)
+    assert [ask(seed) for seed in (5, 0)] == [together[5][0], together[0][0]]
+    assert asked.answer(7) == asked.answer(7)

@@ -121,10 +121,12 @@ def test_a_deposit_that_does_not_prove_itself(
     assert user.store.refs() == {} and user.store.artifacts() == ()
 
 
-def test_seeds_of_a_model_that_do_not_agree(user: models.User, kvg: Kvg) -> None:
+@pytest.mark.parametrize("reference", ["invariant", "scheduled"])
+def test_seeds_of_a_model_that_do_not_agree(user: models.User, kvg: Kvg, reference: str) -> None:
     chat = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That."}]
     (user.settings.cwd / "chat.json").write_text(json.dumps(chat))
-    refused = kvg("deposit", "c", "--chat", "chat.json", "--gate", "consistency:3", "--json")
+    gate = ("--gate", "consistency:3", "--reference", reference)
+    refused = kvg("deposit", "c", "--chat", "chat.json", *gate, "--json")
     error = json.loads(refused.err.splitlines()[-1])
     assert refused.code == 8 and "dissents" in error["message"]
     shown = json.loads(kvg("cat", error["hint"].split()[-1]).out)
