@@ -97,6 +97,7 @@ for n, arguments in enumerate(calls):
     if not said.endswith(b']'):
         said = spelt(['error', 'SIGXCPU' if status == 24 else f'ended with {status}']).encode()
     write(out, b'%s [%d,%s]\n' % (nonce.encode(), n, said.replace(b'\n', b' ')))
+os._exit(0)
 """
 
 
