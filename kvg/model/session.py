@@ -19,12 +19,15 @@ from kvg.model.state import SlotState, place_page
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
 from kvg.report import Report, SilentReport
+from kvg_kernels.linear import whole_rows
 
 if TYPE_CHECKING:
     from kvg.model.proofs import SelfCheck
 
 MAX_FIRST_CAPACITY = 32_768
 """Tokens of address space that a new slot takes at most; memory is used as it is written."""
+PAD_FROM = 65
+"""New tokens from which padding them costs less than padding the rows of every linear layer."""
 PREFILL_TOKENS = 1024
 """New tokens per forward pass of an invariant prefill: it bounds memory, not results."""
 
@@ -135,16 +138,16 @@ class Session:
             raise Incompatible("scheduled execution takes one slot at a time")
         starts = [slot.length for slot in slots]
         counts = [len(row) for row in ids]
+        width = self._width(starts, counts)
         for slot, start, n in zip(slots, starts, counts, strict=True):
             self.check_window(start + n)
-            slot.state.reserve(start + max(counts))
+            slot.state.reserve(start + width)
         cache = BoundCache(
             [slot.state for slot in slots],
             starts,
             counts,
             whole=self.engine.reference == "scheduled",
         )
-        width = max(counts)
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
         told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
         logits = self._forward(padded, told, cache, rows)
@@ -152,6 +155,14 @@ class Session:
             slot.state.length = start + len(row)
             slot.ids[start:] = row
         return logits
+
+    def _width(self, starts: Sequence[int], counts: Sequence[int]) -> int:
+        """Tokens per row of a pass: a long row alone is padded to whole tiles here, once."""
+        n = max(counts)
+        if len(counts) > 1 or n < PAD_FROM or self.engine.schedule:
+            return n
+        whole = whole_rows(n)
+        return whole if starts[0] + whole <= self.model.window else n
 
     def check_window(self, n_tokens: int) -> None:
         """Raise ``Incompatible`` when ``n_tokens`` do not fit the model's window."""

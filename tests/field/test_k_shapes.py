@@ -82,7 +82,12 @@ def test_field_k05_a_hit_changes_no_matrix_size_but_within_the_proved_menu(
         sizes.append((x.shape[0], weight.shape))
         return real(x, weight, bias)
 
+    def written(rows: torch.Tensor, columns: torch.Tensor, bias: Any, out: torch.Tensor) -> None:
+        sizes.append((rows.shape[0], columns.t().shape))
+        out.copy_(real(rows, columns.t(), bias))
+
     monkeypatch.setattr("kvg_kernels.linear.cpu.functional", SimpleNamespace(linear=seen))
+    monkeypatch.setattr("kvg_kernels.linear.cpu._product", written)
     ids = models.tokenizer(tiny["llama"]).encode(models.text_of(tiny["llama"], 300))
     for n in (1, 2, 3, 15, 16, 17, 63, 64, 65, 257):
         prompt = ids[:n]

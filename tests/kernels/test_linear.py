@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional
 
-from kvg_kernels.linear import SMALL_TILE, TILES, linear, linear_reference
+from kvg_kernels.linear import SMALL_TILE, TILES, linear, linear_reference, whole_rows
 from kvg_kernels.linear.cpu import row_tiles
 
 Made = Callable[..., torch.Tensor]
@@ -83,3 +84,29 @@ def test_tiles_cover_every_row_once(n: int) -> None:
     covered = [row for start, used, _ in row_tiles(n, TILES) for row in range(start, start + used)]
     assert covered == list(range(n))
     assert all(tile in TILES and 0 < used <= tile for _, used, tile in row_tiles(n, TILES))
+
+
+def test_rows_are_covered_by_whole_tiles_with_little_waste() -> None:
+    for n in range(1, 2200):
+        parts = [*row_tiles(n, TILES)]
+        ends = [0, *itertools.accumulate(used for _, used, _ in parts)]
+        assert [start for start, _, _ in parts] == ends[:-1] and ends[-1] == n
+        assert all(used == tile for _, used, tile in parts[:-1])
+        assert all(tile in TILES for _, _, tile in parts)
+        whole = whole_rows(n)
+        assert whole == sum(tile for _, _, tile in parts) and whole_rows(whole) == whole
+        assert whole - n <= max(31, n // 7)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_written_in_place_has_the_bits_of_the_stock_call(
+    made: Made, dtype: torch.dtype, with_bias: bool, nan_filled: None
+) -> None:
+    """Whole tiles go through mm and addmm; what the self-check proves is functional.linear."""
+    weight = made(96, 64, dtype=dtype)
+    bias = made(96, dtype=dtype) if with_bias else None
+    x = made(336, 64, dtype=dtype)
+    found = linear(x, weight, bias, tiles=(256, 64, 16))
+    parts = [functional.linear(x[a:b], weight, bias) for a, b in ((0, 256), (256, 320), (320, 336))]
+    assert torch.equal(found, torch.cat(parts))

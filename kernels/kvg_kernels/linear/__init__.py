@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from kvg_kernels.linear.cpu import SMALL_TILE, TILES
+from kvg_kernels.linear.cpu import SMALL_TILE, TILES, whole_rows
 from kvg_kernels.linear.cpu import linear as _on_cpu
 from kvg_kernels.linear.reference import linear_reference
 
-__all__ = ["SMALL_TILE", "TILES", "linear", "linear_reference"]
+__all__ = ["SMALL_TILE", "TILES", "linear", "linear_reference", "whole_rows"]
 
 
 def linear(
