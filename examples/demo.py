@@ -103,7 +103,7 @@ def write_chat() -> Path:
 
 def kvg(*words: str, home: Path = WORK, is_empty_fine: bool = False) -> dict[str, object]:
     """The last record that the command gives as JSON."""
-    lines = run(*words, "--json", home=home).splitlines()
+    lines = run(*words, "--json", "--quiet", home=home).splitlines()
     return {} if is_empty_fine and not lines else json.loads(lines[-1])
 
 

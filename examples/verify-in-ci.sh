@@ -29,7 +29,7 @@ test "$(kvg rev-parse notes)" = "$expected"
 object=$(find .kvg/objects -type f -size +8k | head -n 1)
 cp -p "$object" "$secret/object"
 chmod u+w "$object"
-printf 'X' | dd of="$object" bs=1 seek=5000 conv=notrunc 2>/dev/null
+python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(5000); b = f.read(1)[0]; f.seek(5000); f.write(bytes([b ^ 1]))' "$object"
 if kvg verify notes >/dev/null 2>&1; then code=0; else code=$?; fi
 cp -p "$secret/object" "$object"
 test "$code" -eq 5

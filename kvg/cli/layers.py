@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import KvgError, NotFound, UsageError
-from kvg.flow.settings import check_device
+from kvg.flow.settings import check_device, check_text
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
@@ -203,8 +203,8 @@ def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) 
         key_file=Path(key_file) if key_file else None,
         passphrase=passphrase_source(env, terminal),
         device=_text(layers.find("core.device")),
-        lock_wait=None if wait is None else _number(wait, "core.lock-wait"),
-        jobs=_available() if jobs is None else int(_number(jobs, "core.jobs")),
+        lock_wait=None if wait is None else _wait(wait),
+        jobs=_available() if jobs is None else _jobs(jobs),
         report=report,
         dry_run=given.dry_run,
         assume_yes=given.yes,
@@ -256,6 +256,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "core.progress": ("true", "false"),
     "store.codec": ("0", "1", "2"),
 }
+MAX_JOBS = 4096
 PINNED = "store.log"
 """Pins the log of a store; not for editing."""
 
@@ -288,8 +289,13 @@ def check_option(key: str, text: str) -> None:
         raise UsageError(f"{key}: no such setting", hint=hint)
     if text not in CHOICES.get(key, (text,)):
         raise UsageError(f"{key} {text}: not one of {', '.join(CHOICES[key])}")
-    if key in ("core.jobs", "core.lock-wait"):
-        _number(Found(text, "flag", None), key)
+    if key == "core.jobs":
+        _jobs(Found(text, "flag", None))
+    if key == "core.lock-wait":
+        _wait(Found(text, "flag", None))
+    if key == "deposit.require" and not text.strip():
+        raise UsageError(f"{key}: no gate", hint="to require none, take it out of config.toml")
+    check_text(text, what=key)
     if key == "store.quota" and not text.isdecimal():
         raise UsageError(f"{key} {text}: not a number of bytes", hint="kvg quota SIZE")
     if key == "core.device":
@@ -360,6 +366,26 @@ def _first_line(data: bytes) -> bytes:
 
 def _text(found: Found | None) -> str:
     return "auto" if found is None else str(found.value)
+
+
+def _jobs(found: Found) -> int:
+    number = _number(found, "core.jobs")
+    if not number.is_integer() or not 1 <= number <= MAX_JOBS:
+        raise UsageError(
+            f"{found.source or 'core.jobs'}: {found.value} threads: not 1 to {MAX_JOBS}",
+            hint="kvg config set core.jobs N",
+        )
+    return int(number)
+
+
+def _wait(found: Found) -> float:
+    seconds = _number(found, "core.lock-wait")
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(
+            f"{found.source or 'core.lock-wait'}: {found.value} is no time to wait",
+            hint="kvg config set core.lock-wait SECONDS",
+        )
+    return seconds
 
 
 def _number(found: Found, key: str) -> float:

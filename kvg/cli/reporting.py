@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from typing import TYPE_CHECKING
 
 from kvg.cli.terminal import Terminal, printable
@@ -68,16 +68,25 @@ class BarTask:
         self._total = total
         self._unit = unit
         self._done = 0
-        self._begun = time.monotonic()
         self._progress: Progress | None = None
         self._id: TaskID | None = None
+        self._guard = threading.Lock()
+        self._is_over = False
+        self._timer = threading.Timer(DELAY_S, self._draw)
+        self._timer.daemon = True
+        self._timer.start()
 
     def advance(self, amount: int) -> None:
-        self._done += amount
-        if self._progress is None and time.monotonic() - self._begun >= DELAY_S:
-            self._progress = self._start()
-        if self._progress is not None and self._id is not None:
-            self._progress.update(self._id, completed=self._done)
+        with self._guard:
+            self._done += amount
+            if self._progress is not None and self._id is not None:
+                self._progress.update(self._id, completed=self._done)
+
+    def _draw(self) -> None:
+        """Show the bar: a step may take longer than a person waits for a sign of life."""
+        with self._guard:
+            if not self._is_over:
+                self._progress = self._start()
 
     def interrupt(self, line: str) -> None:
         """Write ``line`` above the bar."""
@@ -96,8 +105,11 @@ class BarTask:
         trace: TracebackType | None,
     ) -> None:
         self._report.forget()
-        if self._progress is not None:
-            self._progress.stop()
+        self._timer.cancel()
+        with self._guard:
+            self._is_over = True
+            if self._progress is not None:
+                self._progress.stop()
 
     def _start(self) -> Progress:
         from rich.console import Console
@@ -121,6 +133,6 @@ class BarTask:
             console=Console(stderr=True),
             transient=True,
         )
-        self._id = progress.add_task(self._label, total=self._total or None)
+        self._id = progress.add_task(self._label, total=self._total or None, completed=self._done)
         progress.start()
         return progress

@@ -94,10 +94,10 @@ def parse_numbers(text: str | None, *, option: str) -> tuple[int, ...]:
     """``1,2,3``. Raises ``UsageError``."""
     if text is None:
         return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"{option} {text}: not numbers with commas between") from None
+    parts = text.split(",")
+    if not all(re.fullmatch(r" *\d{1,18} *", part, re.ASCII) for part in parts):
+        raise UsageError(f"{option} {text[:80]}: not numbers with commas between")
+    return tuple(int(part) for part in parts)
 
 
 def split_ref_and_files(words: list[str], *, has_source: bool) -> tuple[str | None, list[str]]:

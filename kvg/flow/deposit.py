@@ -279,7 +279,7 @@ def _provenance(
 ) -> Provenance:
     from kvg.model.versions import kernels_version, library_versions
 
-    template = files.template if source.kind == "chat" else None
+    template = files.template
     return Provenance(
         source=None if request.no_source or source.kind == "ids" else source.resources(),
         family=None,

@@ -73,6 +73,8 @@ def contract_for(
     """A contract as it is asked for. Raises ``NotFound``, ``UsageError``."""
     if schema_version is not None and not schema_version.strip():
         raise UsageError("--schema-version: empty")
+    if valid_until is not None and valid_until < time.time():
+        raise UsageError("--valid-until: in the past", hint="e.g. --valid-until 30d")
     return Contract(valid_until, depends_of(store, settings, depends), schema_version)
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest
 from kvg.errors import Incompatible, NotFound, UsageError
 from kvg.flow.freshness import check_fresh
-from kvg.flow.prompts import prompts_of
+from kvg.flow.prompts import has_messages, prompts_of
 from kvg.flow.records.computed import Graft, TextPiece
 from kvg.flow.records.record import Record
 from kvg.flow.registered import (
     RegisteredModel,
+    check_template,
     check_tokenizer,
     check_torch,
     empty_slot,
@@ -77,12 +78,14 @@ def _grafts(
     check_fresh(store, settings.cwd, verified.provenance, what=request.ref)
     check_torch()
     witness = _target(settings, verified, request)
-    model = model_of(store, verified.manifest)
+    model = model_of(store, verified.manifest, verified.provenance)
     files = identified(store, settings, model)
     tokenizer = tokenizer_of(settings, model)
     prompts = prompts_of(settings, request, tokenizer)
     if any(prompts):
         check_tokenizer(verified, files, model)
+    if has_messages(request):
+        check_template(verified, files, model)
     session = open_engine(settings, model, verified.manifest.engine)
     session.check_engine(verified)
     if request.at and settings.seat is not None:
@@ -213,8 +216,7 @@ def _turn_end(
     request: GraftRequest | AskRequest, session: Session, tokenizer: Tokenizer, held: Held
 ) -> tuple[int, ...]:
     """What the chat template writes between the answer in ``held`` and the next turn."""
-    is_turn = isinstance(request, AskRequest) or request.messages is not None
-    if not is_turn or held.position == held.end:
+    if not has_messages(request) or held.position == held.end:
         return ()
     ids = tuple(tokenizer.encode_more(tokenizer.turn_end()))
     last = held.ids[-1]

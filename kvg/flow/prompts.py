@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import UsageError
 from kvg.flow.requests import AskRequest, GraftRequest
-from kvg.flow.settings import Settings
+from kvg.flow.settings import Settings, check_text
 from kvg.flow.sources import check_messages, parse_chat, parse_text, read_part
 
 if TYPE_CHECKING:
     from kvg.model.text import Tokenizer
+
+
+PROMPT_HINT = '{"prompt": "…"} on each line'
 
 
 def prompts_of(
@@ -35,6 +38,13 @@ def prompts_of(
     )
 
 
+def has_messages(request: GraftRequest | AskRequest) -> bool:
+    """Whether what follows goes through the chat template."""
+    if isinstance(request, AskRequest):
+        return True
+    return request.chat is not None or request.messages is not None
+
+
 def prompt_texts(settings: Settings, request: GraftRequest) -> tuple[str, ...]:
     """The prompts of ``request`` as text; one empty prompt when there is none."""
     if request.prompt is not None:
@@ -55,20 +65,21 @@ def read_prompts(settings: Settings, path: Path) -> tuple[str, ...]:
     """The prompts of a file of JSON Lines: ``{"prompt": "…"}`` or a bare string on each line."""
     name, data = read_part(settings, path)
     texts = []
-    for number, line in enumerate(parse_text(data, what=name).splitlines(), 1):
+    for number, line in enumerate(parse_text(data, what=name).split("\n"), 1):
         if not line.strip():
             continue
-        value = parse_chat(line.encode(), what=f"{name} line {number}")
+        value = parse_chat(line.encode(), what=f"{name} line {number}", hint=PROMPT_HINT)
         known = not isinstance(value, dict) or value.keys() <= {"prompt"}
         text = value.get("prompt") if isinstance(value, dict) else value
         if not isinstance(text, str) or not known:
             raise UsageError(
                 f"{name} line {number}: not a prompt and nothing else",
-                hint='{"prompt": "…"} on each line',
+                hint=PROMPT_HINT,
             )
+        check_text(text, what=f"{name} line {number}")
         texts.append(text)
     if not texts:
-        raise UsageError(f"{name}: no prompts", hint='{"prompt": "…"} on each line')
+        raise UsageError(f"{name}: no prompts", hint=PROMPT_HINT)
     return tuple(texts)
 
 

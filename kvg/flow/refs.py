@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest
 from kvg.errors import Conflict, NotFound, UsageError
 from kvg.flow.records.refs import Name, Pinned, RefMoved
-from kvg.store import ANY, check_ref_name
+from kvg.store import ANY, check_ref_name, is_ref_name
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
@@ -62,13 +62,27 @@ def rm(store: Store, settings: Settings, names: Sequence[str]) -> tuple[RefMoved
 
 def pin(store: Store, settings: Settings, targets: Sequence[str], *, on: bool) -> Iterator[Pinned]:
     """Keep artifacts whatever their refs do, or no longer."""
-    digests = [store.resolve(target).digest for target in targets]
+    digests = [_pinned(store, target, on) for target in targets]
     for digest in dict.fromkeys(digests):
         changed = (digest in store.pins()) != on
         if changed and not settings.dry_run:
             store.set_pin(digest, on)
         yield Pinned(digest, on, changed)
     settings.tell_dry_run()
+
+
+def _pinned(store: Store, target: str, on: bool) -> Digest:
+    """What ``target`` stands for; what is to be unpinned may have lost the name meanwhile."""
+    try:
+        return store.resolve(target).digest
+    except NotFound:
+        if on or not is_ref_name(target):
+            raise
+        past = [move.digest for move in store.history(target)]
+        found = next((digest for digest in past if digest in store.pins()), None)
+        if found is None:
+            raise
+        return found
 
 
 def rev_parse(store: Store, names: Sequence[str]) -> Iterator[Name]:

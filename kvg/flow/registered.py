@@ -14,9 +14,12 @@ from kvg.flow.settings import Settings
 from kvg.objects.manifest import Engine, Manifest, Reference, Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvg.model.folder import ModelFiles
     from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
+    from kvg.objects.statement import Provenance
     from kvg.objects.verified import Verified
     from kvg.store import Store
 
@@ -60,17 +63,36 @@ def registered_model(store: Store, name: str | None) -> RegisteredModel:
     )
 
 
-def model_of(store: Store, manifest: Manifest) -> RegisteredModel:
-    """The registered model that computed ``manifest``. Raises ``Incompatible`` without it."""
-    for name in store.config.names(SECTION):
-        model = registered_model(store, name)
-        if model.fingerprint == manifest.model.fingerprint:
-            return model
+def model_of(store: Store, manifest: Manifest, said: Provenance | None = None) -> RegisteredModel:
+    """The registered model that computed ``manifest``. Raises ``Incompatible`` without it.
+
+    Of several with these weights, one whose tokenizer and chat template are those that ``said``
+    attests goes first.
+    """
+    known = (registered_model(store, name) for name in store.config.names(SECTION))
+    found = [model for model in known if model.fingerprint == manifest.model.fingerprint]
+    if found:
+        return found[0] if len(found) == 1 or said is None else _closest(found, said)
     raise Incompatible(
         f"no registered model is {manifest.model.architecture} {manifest.model.dtype} with "
         f"fingerprint {manifest.model.fingerprint}",
         hint="kvg model add NAME PATH, with --adapter as the artifact was computed",
     )
+
+
+def _closest(models: Sequence[RegisteredModel], said: Provenance) -> RegisteredModel:
+    """The first of ``models`` that reads text as the depositor did, else simply the first."""
+    from kvg.model.folder import template_digest, tokenizer_digest
+
+    def likeness(model: RegisteredModel) -> int:
+        found = (tokenizer_digest(model.path), template_digest(model.path))
+        wanted = (said.tokenizer, said.template)
+        return sum(
+            part is None or part.digest in (None, digest)
+            for digest, part in zip(found, wanted, strict=True)
+        )
+
+    return max(models, key=likeness)
 
 
 def identified(store: Store, settings: Settings, model: RegisteredModel) -> ModelFiles:
@@ -180,6 +202,19 @@ def check_tokenizer(verified: Verified, files: ModelFiles, model: RegisteredMode
         f"{verified.digest}: deposited with tokenizer {attested.digest}, model {model.name} has "
         f"{files.tokenizer}",
         hint="text would become other ids; use the depositor's tokenizer files",
+    )
+
+
+def check_template(verified: Verified, files: ModelFiles, model: RegisteredModel) -> None:
+    """Raise ``Incompatible`` unless messages become the same text as with the depositor."""
+    attested = verified.provenance.template if verified.provenance else None
+    if attested is None or attested.digest is None or attested.digest == files.template:
+        return
+    raise Incompatible(
+        f"{verified.digest}: deposited with chat template {attested.digest}, model {model.name} "
+        f"has {files.template or 'none'}",
+        hint="messages would become other text; use the depositor's chat template, "
+        "or kvg graft --prompt",
     )
 
 

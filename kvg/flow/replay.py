@@ -107,7 +107,7 @@ def _replay_one(
             f"{request.reference}",
             hint=f"kvg deposit … --reference {request.reference}",
         )
-    model = model_of(store, manifest)
+    model = model_of(store, manifest, verified.provenance)
     files = identified(store, settings, model)
     session = open_engine(settings, model, manifest.engine)
     session.check_engine(verified)
@@ -243,7 +243,7 @@ def compare_prompt(
     grafted.truncate(count)
     a = session.resume(grafted, last, prompt)[1]
     fresh.truncate(count)
-    if session.engine.reference == "invariant":
+    if prompt and session.engine.reference == "invariant":
         b = session.run(fresh, prompt, [len(prompt) - 1])[0]
     else:
         b = session.resume(fresh, last, prompt)[1]

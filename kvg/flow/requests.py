@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from kvg.errors import UsageError
+from kvg.flow.settings import check_text
 from kvg.frozen import frozen
 
 Reference: TypeAlias = Literal["invariant", "scheduled"]
@@ -14,6 +15,8 @@ Reference: TypeAlias = Literal["invariant", "scheduled"]
 
 PAGE_TOKENS = 256
 MAX_NEW_TOKENS = 256
+MAX_PAGE_TOKENS = 1 << 20
+MIN_TEMPERATURE = 1e-6
 
 
 @frozen
@@ -36,8 +39,15 @@ class Sampling:
             raise UsageError(f"--temperature {self.temperature}: not a number from 0 up")
         if not 0.0 < self.top_p <= 1.0:
             raise UsageError(f"--top-p {self.top_p}: not in (0, 1]")
+        if 0.0 < self.temperature < MIN_TEMPERATURE:
+            raise UsageError(
+                f"--temperature {self.temperature}: too small to divide by",
+                hint=f"0, or {MIN_TEMPERATURE} and more",
+            )
         if any(not text for text in self.stop):
             raise UsageError("--stop: empty text")
+        for text in self.stop:
+            check_text(text, what="--stop")
 
 
 @frozen
@@ -86,8 +96,10 @@ class DepositRequest:
                 f"{self.ref}: give exactly one of FILE…, --text, --chat, --slot or -",
                 hint="kvg deposit NAME FILE",
             )
-        if self.page_tokens < 1:
-            raise UsageError(f"--page-tokens {self.page_tokens}: less than 1")
+        if not 1 <= self.page_tokens <= MAX_PAGE_TOKENS:
+            raise UsageError(f"--page-tokens {self.page_tokens}: not 1 to {MAX_PAGE_TOKENS}")
+        if self.text is not None:
+            check_text(self.text, what="--text")
         if any(a >= b for a, b in zip((0, *self.cut_points), self.cut_points, strict=False)):
             raise UsageError("--cut-points: not ascending numbers from 1 up")
 
@@ -127,6 +139,8 @@ class GraftRequest:
                 f"{self.ref}: give at most one of --prompt, --prompt-file, --chat, --prompts or -",
                 hint="kvg graft REF --prompt TEXT",
             )
+        for text in (self.prompt or "", *(self.texts or ())):
+            check_text(text, what="prompt")
 
 
 @frozen
@@ -146,6 +160,7 @@ class AskRequest:
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise UsageError(f"{self.ref}: empty question", hint='kvg ask REF "What …?"')
+        check_text(self.question, what="question")
 
 
 @frozen
@@ -167,6 +182,7 @@ class LogitsRequest:
             raise UsageError(
                 "logits: neither a ref nor a prompt", hint="kvg logits REF --prompt TEXT"
             )
+        check_text(self.prompt or "", what="prompt")
 
 
 @frozen

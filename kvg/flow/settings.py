@@ -66,6 +66,18 @@ class Settings:
         check_device(self.device)
 
 
+def check_text(text: str, *, what: str) -> None:
+    """Raise ``UsageError`` unless ``text`` is Unicode: what was not UTF-8 on a command line, and
+    half a surrogate pair in JSON, is not."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{what}: not Unicode text at character {error.start}",
+            hint="give UTF-8; a file is read with the verb's option for files",
+        ) from None
+
+
 def check_device(device: str) -> None:
     """Raise ``UsageError`` unless ``device`` is auto, cpu, cuda or cuda:N."""
     kind, _, number = device.partition(":")

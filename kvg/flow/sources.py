@@ -11,7 +11,7 @@ from kvg import durable
 from kvg.digest import sha256
 from kvg.errors import Corrupt, UsageError
 from kvg.flow.requests import DepositRequest
-from kvg.flow.settings import Settings
+from kvg.flow.settings import Settings, check_text
 from kvg.objects.statement import Kind, Resource
 
 if TYPE_CHECKING:
@@ -116,14 +116,14 @@ def parse_text(data: bytes, *, what: str) -> str:
         ) from None
 
 
-def parse_chat(data: bytes, *, what: str) -> object:
-    """``data`` as JSON of chat messages. Raises ``UsageError``."""
+def parse_chat(data: bytes, *, what: str, hint: str = CHAT_TYPE_HINT) -> object:
+    """``data`` as JSON of chat messages. Raises ``UsageError`` with ``hint``."""
     from kvg.canon import parse_json
 
     try:
         return parse_json(parse_text(data, what=what), what=what)
     except Corrupt as error:
-        raise UsageError(error.message, hint=CHAT_TYPE_HINT) from None
+        raise UsageError(error.message, hint=hint) from None
 
 
 def check_messages(value: object, *, what: str) -> tuple[Mapping[str, str], ...]:
@@ -139,4 +139,5 @@ def check_messages(value: object, *, what: str) -> tuple[Mapping[str, str], ...]
             or not isinstance(item.get("content"), str)
         ):
             raise UsageError(f"{what}: message {number} has no role and content of text")
+        check_text(item["role"] + item["content"], what=f"{what}: message {number}")
     return tuple({"role": item["role"], "content": item["content"]} for item in value)

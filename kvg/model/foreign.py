@@ -16,7 +16,7 @@ def json_file(path: Path) -> FloatJson:
     """Foreign JSON with floats, duplicate keys refused. Raises ``NotFound`` and ``Corrupt``."""
     data = read_file(path)
     try:
-        return json.loads(data, object_pairs_hook=_unique)  # type: ignore[no-any-return]
+        return json.loads(data, object_pairs_hook=unique)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"{path}: malformed JSON: {error}") from None
 
@@ -30,7 +30,8 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
+def unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
+    """An object of JSON, for ``json.loads``. Raises ``ValueError`` when a key is there twice."""
     out = dict(pairs)
     if len(out) != len(pairs):
         raise ValueError("duplicate key")

@@ -6,6 +6,7 @@ is nothing stale to clean up. The text in the file only tells a person who waits
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
@@ -92,7 +93,9 @@ class Lock:
                 fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 durable.open_to_group(self._path)
                 return fd
-            except PermissionError:
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
                 return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _acquire(self, fd: int, mode: int) -> None:

@@ -23,7 +23,9 @@ def env(home: Path) -> dict[str, str]:
 def test_field_s26_a_closed_pipe_ends_quietly(env: dict[str, str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    for argv in (["help"], ["--help"], ["version"], ["config", "list"]):
+    subprocess.run([*PROGRAM, "init"], env=env, check=True, capture_output=True)
+    streams = (["log"], ["verify"], ["config", "list"], ["key", "list", "--json"])
+    for argv in (["help"], ["--help"], ["version"], *streams):
         done = subprocess.run([*PROGRAM, *argv], stdout=writer, stderr=subprocess.PIPE, env=env)
         assert (done.returncode, done.stderr) == (0, b""), argv
     os.close(writer)
@@ -58,6 +60,7 @@ def test_field_s27_no_bars_unless_on_a_terminal(env: dict[str, str]) -> None:
         "from kvg.cli.verbs import status\n"
         "def slow(ctx: typer.Context):\n"
         "    with invocation.invocation(ctx).report.task('work', 3, 'steps') as task:\n"
+        "        import time; time.sleep(0.3)  # before the first step is done\n"
         "        for _ in range(3): task.advance(1)\n"
         "status.COMMANDS['status'] = slow\n"
         "from kvg.cli.main import run; run()"
@@ -65,7 +68,8 @@ def test_field_s27_no_bars_unless_on_a_terminal(env: dict[str, str]) -> None:
     argv = [sys.executable, "-c", code, "status"]
     piped = subprocess.run(argv, env=env, capture_output=True)
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
-    assert b"work" in on_terminal(argv, env)
+    shown = on_terminal(argv, env)
+    assert b"work" in shown and b"0/3" in shown
     for quiet in ({"CI": "true"}, {"TERM": "dumb"}):
         assert on_terminal(argv, {**env, **quiet}) == b""
     assert on_terminal([*argv, "--no-progress"], env) == b""

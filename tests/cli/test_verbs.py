@@ -318,10 +318,45 @@ def test_config_refuses_what_means_nothing(stored: Stored, kvg: Run) -> None:
     assert kvg("config", "set", "core.device", "tpu").code == 2
     assert kvg("config", "set", "store.log", "x").code == 2
     assert kvg("config", "get", "default.model").code == 3
+    for key, values in (
+        ("core.jobs", ("0", "-1", "1.5", "nan", "inf", "1e400")),
+        ("core.lock-wait", ("-1", "nan", "inf")),
+        ("deposit.require", ("", " ")),
+        ("freshness.schema", ("\udcff",)),
+    ):
+        for value in values:
+            assert kvg("config", "set", key, value).code == 2, (key, value)
+    assert kvg("status").code == 0
     assert kvg("config", "set", "core.color", "always").code == 0
     assert "\x1b[" in kvg("key", "list").out
     Path(".kvg/config.toml").write_text("not toml")
     assert kvg("status").code == 5
+
+
+def test_a_wrong_setting_does_not_bar_its_own_repair(stored: Stored, kvg: Run) -> None:
+    path = Path(".kvg/config.toml")
+    before = path.read_text()
+    for line in ("jobs = 0", "lock-wait = -1", 'device = "tpu"', "jobs = nan"):
+        path.write_text(before + f"\n[core]\n{line}\n")
+        refused = kvg("status")
+        assert refused.code == 2 and ("config.toml" in refused.err or "tpu" in refused.err), line
+        key = "core." + line.partition(" ")[0]
+        right = {"core.jobs": "2", "core.lock-wait": "1", "core.device": "cpu"}[key]
+        assert kvg("config", "set", key, right).code == 0, line
+        assert kvg("status").code == 0
+
+
+def test_a_pin_is_taken_off_by_a_name_that_is_gone(stored: Stored, kvg: Run) -> None:
+    assert kvg("tag", "kept", "demo").code == kvg("pin", "kept").code == 0
+    assert kvg("rm", "kept").code == 0
+    assert kvg("pin", "kept").code == 3
+    assert kvg("unpin", "kept", "--json").record["digest"] == stored.digest
+    assert kvg("unpin", "kept").code == 3 and kvg("unpin", "never").code == 3
+
+
+@pytest.mark.parametrize("form", ["{ref", "ref}", "{ref.__class__}", "{}", "\udcff"])
+def test_a_format_that_is_none(stored: Stored, kvg: Run, form: str) -> None:
+    assert kvg("ls", "--format", form).code == 2
 
 
 def test_models_without_torch(stored: Stored, kvg: Run) -> None:

@@ -86,6 +86,89 @@ def test_another_tokenizer_matters_to_text_alone(made: Kvg, folder: Path) -> Non
     assert made("graft", "t", "--max-tokens", "1").code == 0
 
 
+def test_another_chat_template_matters_to_messages_alone(made: Kvg, folder: Path) -> None:
+    (folder.parent / "c.json").write_text('[{"role": "user", "content": "Hello there"}]')
+    assert made("deposit", "c", "--chat", "c.json").code == 0
+    assert made("ask", "c", "What?", "--max-tokens", "1").code == 0
+    changed = models.CHAT_TEMPLATE.replace("message.content", "message.content | upper")
+    (folder / "chat_template.jinja").write_text(changed)
+    for ref in ("c", "t"):  # a text attests the template too: somebody may ask about it
+        check_refused(made("ask", ref, "What?", "--max-tokens", "1"), 7, "chat template")
+    check_refused(made("graft", "c", "--chat", "c.json", "--max-tokens", "1"), 7, "chat template")
+    assert made("graft", "c", "--prompt", " so", "--max-tokens", "1").code == 0
+
+
+def test_of_two_models_with_one_set_of_weights_the_one_with_the_tokenizer(
+    made: Kvg, folder: Path, user: models.User
+) -> None:
+    other = user.folder / "other"
+    shutil.copytree(folder, other)
+    path = other / "tokenizer.json"
+    value = json.loads(path.read_text())
+    value["model"]["merges"] = value["model"]["merges"][:-1]
+    path.write_text(json.dumps(value))
+    user.add("zz", other)
+    assert made("deposit", "o", "--text", "so it is", "--model", "zz").code == 0
+    for ref in ("o", "t"):
+        assert made("graft", ref, "--prompt", " so", "--max-tokens", "1").code == 0
+
+
+BAD = "so \udcff it is"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("deposit", "u", "--text", BAD),
+        ("ask", "t", BAD),
+        ("graft", "t", "--prompt", BAD),
+        ("graft", "t", "--stop", BAD),
+        ("graft", "t", "--prompts", "p.jsonl"),
+        ("graft", "t", "--chat", "c.json"),
+        ("deposit", "u", "--chat", "c.json"),
+        ("replay", "t", "--prompts", "p.jsonl"),
+        ("logits", "t", "--prompt", BAD),
+    ],
+)
+def test_what_is_no_unicode_text(made: Kvg, folder: Path, argv: tuple[str, ...]) -> None:
+    (folder.parent / "p.jsonl").write_text('{"prompt": "a\\ud800b"}\n')
+    (folder.parent / "c.json").write_text('[{"role": "user", "content": "a\\ud800b"}]')
+    check_refused(made(*argv), 2, "not Unicode text")
+
+
+def test_prompts_of_a_file(made: Kvg, folder: Path) -> None:
+    """Line ends of JSON Lines are LF alone; an empty prompt asks what follows the text itself."""
+    lines = ['{"prompt":"a\u2028b"}', '"c\x85d"', '{"prompt":""}']
+    (folder.parent / "p.jsonl").write_text("\n".join(lines) + "\r\n", encoding="utf-8")
+    for reference in ("invariant", "scheduled"):
+        made("deposit", f"r/{reference}", "t.md", "--reference", reference)
+        ran = made("replay", f"r/{reference}", "--prompts", "p.jsonl", "--json")
+        records = [json.loads(line) for line in ran.out.splitlines()]
+        assert ran.code == 0 and records[-1]["samples"] == records[-1]["equal"] == 3
+        fresh = made("logits", f"r/{reference}", "--fresh", "--json")
+        assert records[2]["grafted"] == json.loads(fresh.out)["digest"]
+    check_refused(made("replay", "t", "--prompts", "t.md"), 2, '{"prompt"')
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--page-tokens", "9" * 25),
+        ("--page-tokens", "0"),
+        ("--cut-points", "\u0663"),
+        ("--cut-points", "1_0"),
+        ("--cut-points", "1,,2"),
+        ("--valid-until", "2001-01-01"),
+    ],
+)
+def test_values_that_mean_nothing(made: Kvg, options: tuple[str, ...]) -> None:
+    check_refused(made("deposit", "u", "t.md", *options), 2, options[0])
+
+
+def test_a_temperature_too_small_to_divide_by(made: Kvg) -> None:
+    check_refused(made(*GRAFT, "--temperature", "1e-320"), 2, "--temperature")
+
+
 def test_an_edited_config(made: Kvg, folder: Path) -> None:
     path = folder / "config.json"
     value = json.loads(path.read_text())

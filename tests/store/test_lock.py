@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -71,6 +72,24 @@ def test_sharers_share_and_keep_out_the_exclusive(tmp_path: Path) -> None:
             pass
         with pytest.raises(Conflict, match=str(process.pid)), lock.exclusive():
             pass
+
+
+def test_a_file_system_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who only reads takes the lock all the same, on a file that is there."""
+    with Lock(tmp_path / "lock").exclusive():
+        pass
+    real = os.open
+
+    def read_only(path: str, flags: int, *rest: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with Lock(tmp_path / "lock").exclusive():
+        pass
+    with pytest.raises(KvgError, match="no such file"), Lock(tmp_path / "none").exclusive():
+        pass
 
 
 def test_no_wait_at_all(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kvg.cli.render import Raw
 from kvg.errors import NotFound
 from kvg.flow.records import ConfigEntry, Record
 
+LOCK_WAIT_S = 10.0
 Key = Annotated[str, typer.Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
 
 
@@ -42,6 +43,10 @@ def set_(
     from kvg.cli.layers import set_option
 
     run = invocation(ctx)
+    run.given.jobs = run.given.jobs or 1  # a value that is wrong must not bar its own repair
+    run.given.device = run.given.device or "auto"
+    if run.given.lock_wait is None:
+        run.given.lock_wait = LOCK_WAIT_S
     return set_option(None if user else run.store, run.settings, key, value)
 
 

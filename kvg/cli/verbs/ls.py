@@ -10,6 +10,7 @@ from kvg.cli.invocation import invocation
 from kvg.cli.render import Raw
 from kvg.errors import UsageError
 from kvg.flow.records import Record
+from kvg.flow.settings import check_text
 
 if TYPE_CHECKING:
     from kvg.flow.records import RefEntry
@@ -55,6 +56,9 @@ def ls(
 def formatted(entries: "Iterable[RefEntry]", form: str, end: bytes) -> Iterator[Raw]:
     """One line for each entry."""
 
+    check_text(form, what="--format")
+    if re.search(r"[{}]", re.sub(_FIELD, "", form, flags=re.ASCII)):
+        raise UsageError(f"--format {form}: a brace that is no field", hint="kvg ls --help")
     for entry in entries:
         line = "".join(_pieces(entry, form))
         yield Raw(line.encode("utf-8") + end)

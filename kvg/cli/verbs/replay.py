@@ -22,7 +22,7 @@ def replay(
     ] = 5,
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", metavar="F", help="A file of prompts, one a line or JSONL."),
+        typer.Option("--prompts", metavar="F", help="A file of prompts, JSON Lines."),
     ] = None,
     reference: Annotated[
         Literal["invariant", "scheduled"] | None,
