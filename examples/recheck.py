@@ -285,6 +285,7 @@ def check_results(folder: Path) -> int:
             check_row(row, f"{path.name} line {number + 1}")
         check_exactness(rows, path.name)
         check_moved(rows, path.name)
+        check_flywheel(rows, path.name)
         n_rows += len(rows)
     return n_rows
 
@@ -356,6 +357,44 @@ def check_moved(rows: list[dict], what: str) -> None:
         for name, value in found.items():
             need(row[name] == value, f"{what}: {kind}: {name} is {row[name]}, recounted {value}")
         need(math.isclose(row["elements_equal"], share, rel_tol=1e-12), f"{what}: elements_equal")
+
+
+def check_flywheel(rows: list[dict], what: str) -> None:
+    """Look-ups, acceptances, capability: every sum from its rows, an output from what was said."""
+    of: dict[str, list[dict]] = {}
+    for row in rows:
+        of.setdefault(row["type"], []).append(row)
+    batches, accepted = of.get("select-batch", []), of.get("acceptance-run", [])
+    runs = of.get("capability-run", [])
+    for run in runs:
+        output = "sha256:" + hashlib.sha256(run["said"].encode()).hexdigest()
+        need(run["output"] == output, f"{what}: task {run['task']}: output")
+    ways = {way: [r for r in runs if r["way"] == way] for way in ("alone", "grafted")}
+    found: dict[str, dict[str, object]] = {
+        "select-summary": {
+            "lookups": sum(b["count"] for b in batches),
+            "present": sum(b["present"] for b in batches),
+            "wrong": sum(b["wrong"] for b in batches),
+        },
+        "acceptance-summary": {
+            "asked": len(accepted),
+            "accepted": sum(r["accepted"] for r in accepted),
+            "matching": sum(r["matches"] is True for r in accepted),
+        },
+        "capability-summary": {
+            "tasks": len(ways["alone"]),
+            "routed": sum(r["block"] is not None for r in ways["grafted"]),
+            **{f"right_{way}": sum(r["right"] for r in mine) for way, mine in ways.items()},
+            **{f"tokens_{way}": sum(r["tokens"] for r in mine) for way, mine in ways.items()},
+        },
+    }
+    for kind, sums in found.items():
+        for row in of.get(kind, []):
+            for name, value in sums.items():
+                need(row[name] == value, f"{what}: {name} is {row[name]}, recounted {value}")
+    for row in of.get("select-row", []):
+        rate = row["wrong"] / row["lookups"]
+        need(row["wrong_rate"] == rate, f"{what}: {row['selector']}: wrong_rate")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -95,3 +95,27 @@ def test_similarity() -> None:
     }
     assert all(row["wrong_rate"] == row["wrong"] / row["lookups"] for row in rows)
     assert all(row["wrong"] > 0 for row in others if row["threshold"] is None)
+
+
+def test_acceptance() -> None:
+    setup, *rest = records("acceptance")
+    summary = rest.pop()
+    accepted = [r for r in rest if r["accepted"]]
+    assert setup["dtype"] == "BF16" and summary["seeds"] == 88
+    assert summary["asked"] == len(rest) and summary["accepted"] == len(accepted)
+    assert summary["matching"] == sum(r["matches"] for r in accepted)
+    assert all(r["artifact"] and r["reason"] is None for r in accepted)
+    assert all("dissents" in r["reason"] for r in rest if not r["accepted"])
+
+
+def test_capability() -> None:
+    setup, *rest = records("capability")
+    summary = rest.pop()
+    assert setup["dtype"] == "BF16" and summary["weights_before"] == summary["weights_after"]
+    for way in ("alone", "grafted"):
+        mine = [r for r in rest if r["way"] == way]
+        assert [r["task"] for r in mine] == list(range(summary["tasks"]))
+        assert summary[f"right_{way}"] == sum(r["right"] for r in mine)
+        assert summary[f"tokens_{way}"] == sum(r["tokens"] for r in mine)
+        assert all(r["output"] == sha256(r["said"].encode()) for r in mine)
+    assert all(r["block"] for r in rest if r["way"] == "grafted")

@@ -116,6 +116,14 @@ def test_the_results() -> None:
         ("own-position.jsonl", "keys-moved", "elements_equal"),
         ("own-position.jsonl", "own-position-summary", "kl_max"),
         ("own-position.jsonl", "own-position-summary", "keys_equal"),
+        ("select.jsonl", "select-batch", "wrong"),
+        ("select.jsonl", "select-summary", "present"),
+        ("similarity.jsonl", "select-row", "wrong"),
+        ("acceptance.jsonl", "acceptance-run", "accepted"),
+        ("acceptance.jsonl", "acceptance-summary", "matching"),
+        ("capability.jsonl", "capability-run", "said"),
+        ("capability.jsonl", "capability-run", "right"),
+        ("capability.jsonl", "capability-summary", "tokens_grafted"),
     ],
 )
 def test_an_edited_row_fails(tmp_path: Path, file: str, kind: str, field: str) -> None:
