@@ -61,6 +61,10 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("family", "show", "000000"),
     ("method", "show", "000000"),
     ("solve", "What is 3 + 4?"),
+    ("context", "list"),
+    ("context", "show", "corpus"),
+    ("context", "at", "corpus", "3"),
+    ("context", "search", "corpus", "source"),
     ("fsck",),
     ("gc", "--dry-run"),
     ("reindex",),
@@ -103,7 +107,7 @@ def environment(home: str) -> dict[str, str]:
 
 
 def make_store(home: str, env: dict[str, str]) -> None:
-    """A store with a signed artifact under two refs, and a key that it trusts."""
+    """A store with signed artifacts, one a block of a context, and a key that it trusts."""
     from kvg.store import Store
     from kvg.trust import Keyring
     from tests.artifacts import deposit
@@ -117,6 +121,7 @@ def make_store(home: str, env: dict[str, str]) -> None:
     store.trust_first(key)
     deposit(store, key, ref="demo")
     deposit(store, key, ref="other", ids=range(3, 40))
+    deposit(store, key, ref="corpus/0001", ids=range(7, 60), uri="kvg:corpus#line=0,1")
     store.index.close()
 
 

@@ -79,9 +79,9 @@ def witness_at(ids: Sequence[int], position: int) -> m.Witness:
     return m.Witness(position, sha256(logits), "BF16", (VOCAB,), 3)
 
 
-def provenance() -> Provenance:
+def provenance(uri: str | None = None) -> Provenance:
     return Provenance(
-        source=(Resource("handbook.md", sha256(SOURCE)),),
+        source=(Resource("handbook.md", sha256(SOURCE), uri),),
         family=None,
         method=None,
         parent=None,
@@ -151,13 +151,17 @@ def deposit(
     cuts: Sequence[int] = (),
     gates: Sequence[TestResult] = (),
     expect: Expectation = ANY,
+    uri: str | None = None,
 ) -> Made:
-    """Deposit ``ids`` (27 of them by default), signed by ``key``; unsigned without one."""
+    """Deposit ``ids`` (27 of them by default), signed by ``key``; unsigned without one.
+
+    ``uri`` is that of its source.
+    """
     tokens = tuple(range(5, 32)) if ids is None else tuple(ids)
     with store.pending() as pending:
         digest, manifest = put_all(pending, tokens, cuts)
         pending.put(SOURCE)
-        payloads = [encode_provenance(digest, provenance())]
+        payloads = [encode_provenance(digest, provenance(uri))]
         payloads += [encode_test_result(digest, gate) for gate in gates]
         envelopes = tuple(
             pending.put(sign_envelope(payload, [key])).digest for payload in payloads if key

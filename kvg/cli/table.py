@@ -8,7 +8,7 @@ EVERYDAY = "everyday"
 UPKEEP = "naming and upkeep"
 TRUST = "trust and audit"
 FLYWHEEL = "flywheel"
-RESIDENT = "resident model"
+RESIDENT = "resident model, long context"
 MEASURE = "measure"
 SECTIONS: tuple[str, ...] = (EVERYDAY, UPKEEP, TRUST, FLYWHEEL, RESIDENT, MEASURE)
 
@@ -206,6 +206,21 @@ VERBS: tuple[Verb, ...] = (
             ("stop", "end a session"),
             ("slots", "show what the numbered slots of a session hold"),
         ),
+    ),
+    Verb(
+        "context",
+        RESIDENT,
+        "a corpus wider than the window",
+        "context",
+        subverbs=(
+            ("create", "cut a corpus into blocks that fit the window, and deposit them"),
+            ("list", "list the contexts"),
+            ("show", "show the blocks of a context and what is in them"),
+            ("at", "find the block that holds a place, and move the window there"),
+            ("search", "find passages by their words"),
+            ("ask", "search, graft the one best block, and answer with citations"),
+        ),
+        dry_run=("create",),
     ),
     Verb("doctor", MEASURE, "look at this machine and say what it can do", "doctor"),
     Verb(

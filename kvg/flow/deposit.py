@@ -66,7 +66,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         store, settings, request.valid_until, request.depends, request.schema_version
     )
     problem = _problem(settings, request)
-    opened = cache(lambda: _opened(store, settings, request))
+    opened = cache(lambda: open_model(store, settings, request))
     with _waiting(settings, request):
         outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
     model, files, session, tokenizer = opened()
@@ -76,7 +76,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     with store.pending() as pending:
         parent = _parent(store, settings, request, ids)
         session.check_window(len(ids))
-        plan = _plan(session, files, request, ids)
+        plan = plan_of(session, files, request, ids)
         same = find_same(store, plan)
         if same is not None:
             return _unchanged(store, settings, request, session, pending, outcomes, same, before)
@@ -87,7 +87,9 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             built = _build_slot(store, settings, session, pending, plan, parent)
         else:
             built = build(store, settings, session, pending, plan, parent)
-        provenance = _provenance(request, source, contract, model, files, session, parent, started)
+        provenance = provenance_of(
+            request, source, contract, model, files, session, parent, started
+        )
         if problem is not None:
             family = parse_problem(problem).family.document
             provenance = replace(provenance, family=pending.put(family).digest)
@@ -114,11 +116,11 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
     _problem(settings, request)
     gates = tuple(spec.partition(":")[0] for spec in request.gates)
     settings.tell_dry_run()
-    _, files, session, tokenizer = _opened(store, settings, request)
+    _, files, session, tokenizer = open_model(store, settings, request)
     ids = tuple(source.ids(tokenizer, what=request.ref))
     parent = _parent(store, settings, request, ids)
     session.check_window(len(ids))
-    plan = _plan(session, files, request, ids)
+    plan = plan_of(session, files, request, ids)
     same = find_same(store, plan)
     reuse = find_reuse(store, plan, parent=parent) if same is None else None
     taken = reuse.n_tokens if reuse else 0
@@ -138,7 +140,7 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
     )
 
 
-class _Opened(NamedTuple):
+class OpenedModel(NamedTuple):
     """A registered model, its files as they are now, and a session of it."""
 
     model: RegisteredModel
@@ -151,13 +153,16 @@ class _Opened(NamedTuple):
         return self.session, self.tokenizer
 
 
-def _opened(store: Store, settings: Settings, request: DepositRequest) -> _Opened:
-    """Raises ``NotFound``, ``Incompatible``."""
+def open_model(store: Store, settings: Settings, request: DepositRequest) -> OpenedModel:
+    """The model that ``request`` names, and a session of it by the reference that it asks for.
+
+    Raises ``NotFound``, ``Incompatible``.
+    """
     check_torch()
     model = registered_model(store, _model_name(settings, request))
     files = identified(store, settings, model)
     tokenizer = tokenizer_of(settings, model)
-    return _Opened(model, files, _open(settings, model, request), tokenizer)
+    return OpenedModel(model, files, _open(settings, model, request), tokenizer)
 
 
 def sign_and_record(
@@ -193,9 +198,10 @@ def _open(settings: Settings, model: RegisteredModel, request: DepositRequest) -
     return open_registered(settings, model, reference=reference, schedule=schedule)
 
 
-def _plan(
+def plan_of(
     session: Session, files: ModelFiles, request: DepositRequest, ids: tuple[int, ...]
 ) -> Plan:
+    """What an artifact of ``ids`` comes to in ``session``. Raises ``UsageError``."""
     beyond = [cut for cut in request.cut_points if cut >= len(ids)]
     if beyond:
         raise UsageError(
@@ -267,7 +273,7 @@ def _parent(
     return digest
 
 
-def _provenance(
+def provenance_of(
     request: DepositRequest,
     source: Source,
     contract: Contract,
@@ -277,6 +283,7 @@ def _provenance(
     parent: Digest | None,
     started: float,
 ) -> Provenance:
+    """What is signed about where the artifact came from; ``started`` is Unix time in seconds."""
     from kvg.model.versions import kernels_version, library_versions
 
     template = files.template

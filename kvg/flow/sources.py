@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,14 +36,10 @@ class Source:
 
     def text(self, *, what: str) -> str:
         """The parts joined in order, with one LF between where the previous lacks one."""
-        joined = ""
-        for name, data in self.parts:
-            if joined and not joined.endswith("\n"):
-                joined += "\n"
-            joined += parse_text(data, what=name)
-        if not joined:
+        text = joined(parse_text(data, what=name) for name, data in self.parts)
+        if not text:
             raise UsageError(f"{what}: empty text", hint="give a text of at least one character")
-        return joined
+        return text
 
     def ids(self, tokenizer: Tokenizer, *, what: str) -> list[int]:
         """The token ids: as FORMATS of a text or of a chat say. Raises ``UsageError`` for none."""
@@ -62,6 +58,16 @@ class Source:
         name, data = self.parts[0]
         messages = check_messages(parse_chat(data, what=name), what=name)
         return tuple(dict(message) for message in messages)
+
+
+def joined(texts: Iterable[str]) -> str:
+    """``texts`` in order, with one LF between where the previous lacks one."""
+    parts: list[str] = []
+    for text in texts:
+        if parts and parts[-1] and not parts[-1].endswith("\n"):
+            parts.append("\n")
+        parts.append(text)
+    return "".join(parts)
 
 
 def read_source(settings: Settings, request: DepositRequest) -> Source:

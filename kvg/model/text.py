@@ -46,6 +46,25 @@ class Tokenizer:
         """The ids of ``text`` that goes on after something: no special tokens are added."""
         return self._ids(text, special=False)
 
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """How many ids ``encode`` gives for each text."""
+        if not texts:
+            return []
+        found = self._tokenizer(list(texts), add_special_tokens=True)["input_ids"]
+        return [len(ids) for ids in found]
+
+    def prefix(self, text: str, n_tokens: int) -> int:
+        """How many characters at the start of ``text`` its first ``n_tokens`` ids are, at most.
+
+        It ends between two ids, and where a character ends; at least one character.
+        """
+        ids = self._ids(text, special=False)
+        for end in range(min(n_tokens, len(ids)), 0, -1):
+            begun = self.decode(ids[:end])
+            if begun and text.startswith(begun) and len(self._ids(begun, special=True)) <= n_tokens:
+                return len(begun)
+        return 1
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids`` without special tokens."""
         text = self._tokenizer.decode(

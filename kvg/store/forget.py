@@ -18,7 +18,7 @@ from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, ForgetEntry, PinEntry, parse_entry
 from kvg.objects.page import data_start
 from kvg.store.closure import Closure, attested, closure, named_by
-from kvg.store.layout import LOST_FOUND
+from kvg.store.layout import LOST_FOUND, SEARCH
 from kvg.store.publish import RefMove
 from kvg.store.sweep import sweep_temporaries
 
@@ -98,6 +98,8 @@ def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
         size = store.objects.remove_all([item for item in plan.objects if item != plan.digest])
         size += store.objects.remove_all([plan.digest])
         durable.remove_all(_set_aside(store, plan.objects))
+        if (store.root / SEARCH).is_dir():
+            durable.remove_tree(store.root / SEARCH)  # it holds text; what is left is found again
         sweep_temporaries(store)
     return Removed(len(plan.objects), size, tombstones[0] if tombstones else None)
 

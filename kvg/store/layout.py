@@ -22,6 +22,9 @@ CONFIG_FILE = "config.toml"
 LOST_FOUND = "lost-found"
 """The folder for what ``fsck --repair`` takes out of the way; nothing is ever read from it."""
 
+SEARCH = "search"
+"""The folder for indexes of the text of contexts: a cache, which may go at any time."""
+
 QUARANTINE = "quarantine"
 """The folder in ``tmp`` for what was received and is not yet part of the store."""
 

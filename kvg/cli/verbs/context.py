@@ -1,0 +1,171 @@
+"""``kvg context``."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvg.cli.invocation import invocation
+from kvg.cli.verbs.sampling import MaxTokens, Require, Seed, Stop, Temperature, sampling
+from kvg.flow.records import Record
+from kvg.flow.requests import MAX_NEW_TOKENS
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
+
+
+def create(
+    ctx: typer.Context,
+    name: Name,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Folders and files.")],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="A registered model.")
+    ] = None,
+    room: Annotated[
+        int,
+        typer.Option("--room", metavar="N", min=0, help="Tokens left for what follows; 512."),
+    ] = 512,
+    block_tokens: Annotated[
+        int | None, typer.Option("--block-tokens", metavar="N", help="The most of one block.")
+    ] = None,
+    page_tokens: Annotated[
+        int, typer.Option("--page-tokens", metavar="N", min=1, help="Tokens of a page; 256.")
+    ] = 256,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The key that signs.")
+    ] = None,
+) -> Iterable[Record]:
+    """Cut a corpus into blocks that fit the window, and deposit them.
+
+    Blocks end at files, sections, paragraphs or lines, and are refs NAME/0001, NAME/0002, … Run
+    again, it goes on where it was stopped, and computes only what changed.
+    """
+    from kvg.flow.context.create import ContextRequest, create_context
+
+    run = invocation(ctx)
+    request = ContextRequest(name, tuple(paths), model, room, block_tokens, page_tokens, key)
+    return create_context(run.store, run.settings, request)
+
+
+def list_(ctx: typer.Context) -> Iterable[Record]:
+    """List the contexts."""
+    from kvg.flow.context.places import list_contexts
+
+    return list_contexts(invocation(ctx).store)
+
+
+def show(ctx: typer.Context, name: Name) -> Iterable[Record]:
+    """Show the blocks of a context and what is in them."""
+    from kvg.flow.context.places import show_context
+
+    return show_context(invocation(ctx).store, name)
+
+
+def at(
+    ctx: typer.Context,
+    name: Name,
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="A token of the context from 0, or PATH:LINE.")
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", metavar="T", help="Move the window there and go on with this."),
+    ] = None,
+    max_tokens: MaxTokens = MAX_NEW_TOKENS,
+    temperature: Temperature = 0.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    require: Require = None,
+) -> Iterable[Record]:
+    """Find the block that holds a place, and move the window there.
+
+    Without a prompt it prints the block's ref, which kvg graft and kvg ask take.
+    """
+    from kvg.flow.context.places import find_place
+
+    run = invocation(ctx)
+    found = find_place(run.store, name, place)
+    if prompt is None:
+        return [found]
+    from kvg.flow.graft import graft
+    from kvg.flow.requests import GraftRequest
+
+    chosen = sampling(max_tokens, temperature, 1.0, seed, stop)
+    request = GraftRequest(found.ref, prompt=prompt, sampling=chosen, require=tuple(require or ()))
+    return graft(run.store, run.settings, request)
+
+
+def search(
+    ctx: typer.Context,
+    name: Name,
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.")],
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="Passages at most; 5.")
+    ] = 5,
+) -> Iterable[Record]:
+    """Find passages by their words.
+
+    The best come first; any of the words counts, and words of the path.
+    """
+    from kvg.flow.context.search import search_context
+
+    return search_context(invocation(ctx).store, name, words, limit=limit)
+
+
+def ask(
+    ctx: typer.Context,
+    name: Name,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
+    blocks: Annotated[
+        int, typer.Option("--blocks", metavar="N", min=1, help="Blocks to try; 1.")
+    ] = 1,
+    max_tokens: MaxTokens = MAX_NEW_TOKENS,
+    stop: Stop = None,
+    require: Require = None,
+) -> Record:
+    """Search, graft the one best block, and answer with citations.
+
+    Of several blocks the answer is chosen by counting: it came to an end by itself, more of its
+    words stand in its block, more blocks say the same, the search ranks it higher.
+    """
+    from kvg.flow.context.ask import ContextAskRequest, ask_context
+
+    run = invocation(ctx)
+    request = ContextAskRequest(
+        name, question, blocks, max_tokens, tuple(stop or ()), tuple(require or ())
+    )
+    return ask_context(run.store, run.settings, request)
+
+
+COMMANDS = {
+    "create": create,
+    "list": list_,
+    "show": show,
+    "at": at,
+    "search": search,
+    "ask": ask,
+}
+EXAMPLES = {
+    "create": """
+    $ kvg context create docs docs/ README.md
+    $ kvg context create stdlib /usr/lib/python3.11 --room 64
+    """,
+    "list": """
+    $ kvg context list
+    docs  6 blocks  41,220 tokens, at most 7,680 in one  18 files
+    """,
+    "show": """
+    $ kvg context show docs --json
+    """,
+    "at": """
+    $ kvg context at docs docs/formats.md:120
+    $ kvg context at docs 20000 --prompt "In short:"
+    """,
+    "search": """
+    $ kvg context search docs "rotary angles"
+    """,
+    "ask": """
+    $ kvg context ask docs "What is a witness?"
+    $ kvg context ask docs "What is a witness?" --blocks 3 --json
+    """,
+}

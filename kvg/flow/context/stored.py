@@ -1,0 +1,219 @@
+"""A context as it lies in a store: refs ``NAME/0001``, …, and where each block's text came from.
+
+There is no further document: a block is an artifact under a ref of the log, and what it holds is
+in its signed provenance, one source for each file with the URI ``kvg:NAME#line=A,B`` (RFC 5147).
+A block that two contexts share, or whose lines moved, has a provenance for each.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count, takewhile
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, sha256
+from kvg.errors import NotFound, UsageError
+from kvg.frozen import frozen
+from kvg.objects.statement import Provenance, Resource
+from kvg.trust import DEPOSITOR
+from kvg.verify.judgement import judge
+
+if TYPE_CHECKING:
+    from kvg.flow.context.cutting import Part
+    from kvg.store import Store
+
+_REF = re.compile(r"(.+)/(\d{4,})")
+_URI = re.compile(r"kvg:([^#]+)#line=(\d{1,15}),(\d{1,15})", re.ASCII)
+MAX_SLICE_BYTES = 1 << 30
+
+
+@frozen
+class StoredPart:
+    """A stretch of one file: ``line`` is its first line, from 1; ``digest`` is of its text."""
+
+    path: str
+    line: int
+    n_lines: int
+    digest: Digest
+
+
+@frozen
+class StoredBlock:
+    """One block, which begins at token ``start`` of its context."""
+
+    number: int
+    ref: str
+    digest: Digest
+    start: int
+    tokens: int
+    model: Digest
+    parts: tuple[StoredPart, ...]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.tokens
+
+
+@frozen
+class StoredContext:
+    """All blocks of a context, in order."""
+
+    name: str
+    blocks: tuple[StoredBlock, ...]
+
+    @property
+    def tokens(self) -> int:
+        return self.blocks[-1].end
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file, each once, in order."""
+        return tuple(dict.fromkeys(part.path for block in self.blocks for part in block.parts))
+
+    @property
+    def mark(self) -> str:
+        """Changes whenever a block or its place does."""
+        rows = (
+            f"{block.digest} {part.digest} {part.line} {part.path}"
+            for block in self.blocks
+            for part in block.parts
+        )
+        return sha256("\n".join(rows).encode("utf-8", "surrogateescape"))
+
+    def at_token(self, offset: int) -> StoredBlock:
+        """The block that holds the token ``offset``. Raises ``NotFound`` past the end."""
+        if not 0 <= offset < self.tokens:
+            raise NotFound(
+                f"{self.name}: no token {offset:,}: it has {self.tokens:,}",
+                hint=f"kvg context show {self.name}",
+            )
+        return self.blocks[bisect_right([block.start for block in self.blocks], offset) - 1]
+
+    def at_line(self, path: str, line: int) -> StoredBlock:
+        """The first block that holds ``line`` of ``path``. Raises ``NotFound``, ``UsageError``."""
+        whole = self.whole_path(path)
+        for block in self.blocks:
+            for part in block.parts:
+                if part.path == whole and part.line <= line < part.line + part.n_lines:
+                    return block
+        raise NotFound(f"{self.name}: {whole} has no line {line:,}")
+
+    def whole_path(self, path: str) -> str:
+        """The one path that is or ends with ``path``. Raises ``NotFound``, ``UsageError``."""
+        paths = self.paths
+        if path in paths:
+            return path
+        found = [item for item in paths if item.endswith(f"/{path}")]
+        if len(found) > 1:
+            raise UsageError(f"{path}: stands for {len(found)} files", hint=", ".join(found[:3]))
+        if not found:
+            raise NotFound(f"{self.name}: no file {path}", hint=f"kvg context show {self.name}")
+        return found[0]
+
+
+def described(parts: Iterable[StoredPart]) -> tuple[dict[str, object], ...]:
+    """What a block holds, as records say it."""
+    return tuple({"path": p.path, "line": p.line, "lines": p.n_lines} for p in parts)
+
+
+def block_ref(name: str, number: int) -> str:
+    """The ref of a context's block; blocks are numbered from 1."""
+    return f"{name}/{number:04}"
+
+
+def source_of(name: str, part: Part) -> Resource:
+    """How a provenance names ``part`` of a block of context ``name``."""
+    first = part.line - 1
+    uri = f"kvg:{name}#line={first},{first + part.n_lines}"
+    return Resource(part.path, sha256(part.text.encode("utf-8")), uri)
+
+
+def names_of(store: Store) -> Iterator[str]:
+    """The name of every context, ascending."""
+    refs = store.refs()
+    for ref in sorted(refs):
+        found = _REF.fullmatch(ref)
+        if found and found[0] == block_ref(found[1], 1) and placements(store, found[1], refs[ref]):
+            yield found[1]
+
+
+def block_refs(store: Store, name: str) -> dict[str, Digest]:
+    """Every ref that a block of a context ``name`` would have, whatever it stands for."""
+    refs = store.refs()
+    own = ((ref, _REF.fullmatch(ref)) for ref in sorted(refs))
+    return {ref: refs[ref] for ref, found in own if found and found[1] == name}
+
+
+def read_context(store: Store, name: str) -> StoredContext:
+    """The context ``name``; trusted keys signed what its blocks hold.
+
+    Raises ``NotFound``, ``Untrusted``, ``Corrupt``.
+    """
+    found = find_context(store, name)
+    if found is None:
+        raise NotFound(f"{name}: no such context", hint="kvg context list")
+    return found
+
+
+def find_context(store: Store, name: str) -> StoredContext | None:
+    """As ``read_context``; None where there is none."""
+    refs = store.refs()
+    numbered = takewhile(refs.__contains__, (block_ref(name, n) for n in count(1)))
+    digests = {ref: refs[ref] for ref in numbered}
+    times = Counter(digests.values())
+    seen: Counter[Digest] = Counter()
+    blocks: list[StoredBlock] = []
+    start = 0
+    for ref, digest in digests.items():
+        held = placements(store, name, digest)[-times[digest] :]
+        if not held:
+            break
+        parts = held[min(seen[digest], len(held) - 1)]
+        seen[digest] += 1
+        manifest = store.manifest(digest, what=ref)
+        tokens, model = manifest.count, manifest.model.fingerprint
+        blocks.append(StoredBlock(len(blocks) + 1, ref, digest, start, tokens, model, parts))
+        start += tokens
+    return StoredContext(name, tuple(blocks)) if blocks else None
+
+
+def placements(store: Store, name: str, digest: Digest) -> tuple[tuple[StoredPart, ...], ...]:
+    """What provenances that count say the artifact holds in context ``name``, the newest last.
+
+    One that stands in a context n times has its last n places there, in order.
+    """
+    trusted = {key.keyid for key in store.trust.keys_for(DEPOSITOR)}
+    found = []
+    for item in judge(store, digest, what=name).opened:
+        said = item.statement.predicate if item.statement is not None else None
+        if isinstance(said, Provenance) and trusted.intersection(item.signers):
+            parts = tuple(_parts(name, said.source or ()))
+            if parts and len(parts) == len(said.source or ()):
+                found.append(parts)
+    return tuple(found)
+
+
+def placed(name: str, parts: Iterable[Part]) -> tuple[StoredPart, ...]:
+    """``parts`` as ``placements`` gives them once they are signed."""
+    return tuple(_parts(name, (source_of(name, part) for part in parts)))
+
+
+def _parts(name: str, sources: Iterable[Resource]) -> Iterator[StoredPart]:
+    for source in sources:
+        found = _URI.fullmatch(source.uri or "")
+        if found and found[1] == name and source.digest is not None:
+            first, last = int(found[2]), int(found[3])
+            if first < last:
+                yield StoredPart(source.name, first + 1, last - first, source.digest)
+
+
+def slice_text(store: Store, block: StoredBlock, part: StoredPart) -> str:
+    """The text of ``part``, checked. Raises ``Corrupt``, ``UsageError``."""
+    from kvg.flow.sources import parse_text
+
+    what = f"{block.ref}: {part.path}"
+    raw = store.objects.read(part.digest, what=what, limit=MAX_SLICE_BYTES)
+    return parse_text(bytes(raw), what=what)
