@@ -336,7 +336,7 @@ def test_config_refuses_what_means_nothing(stored: Stored, kvg: Run) -> None:
 def test_a_wrong_setting_does_not_bar_its_own_repair(stored: Stored, kvg: Run) -> None:
     path = Path(".kvg/config.toml")
     before = path.read_text()
-    for line in ("jobs = 0", "lock-wait = -1", 'device = "tpu"', "jobs = nan"):
+    for line in ("jobs = 0", "lock-wait = -1", 'device = "tpu"', 'jobs = "many"'):
         path.write_text(before + f"\n[core]\n{line}\n")
         refused = kvg("status")
         assert refused.code == 2 and ("config.toml" in refused.err or "tpu" in refused.err), line
