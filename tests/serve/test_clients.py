@@ -280,3 +280,20 @@ def test_another_reference_is_another_session(home: Home) -> None:
     ran = home.kvg("graft", "one", "--session", "stock")
     assert ran.code == 7 and "scheduled" in ran.err
     assert home.kvg("session", "stop", "stock").code == 0
+
+
+def test_many_requests_leave_nothing_open(busy: Home) -> None:
+    pid = busy.state("busy")["pid"]
+
+    def held() -> tuple[int, int]:
+        statm = Path(f"/proc/{pid}/statm").read_text().split()
+        n_open = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        return n_open, int(statm[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for number in range(20):
+        busy.ask("busy", "graft", request(number, 1))
+    files, memory = held()
+    for number in range(150):
+        busy.ask("busy", "graft", request(number, 1))
+    assert held()[0] <= files + 2
+    assert held()[1] < memory + (24 << 20)

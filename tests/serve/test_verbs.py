@@ -280,3 +280,18 @@ def test_a_client_is_light(desk: Home, words: tuple[str, ...]) -> None:
     assert heavy & set(modules) == set()
     own = [name for name in modules if name.partition(".")[0] == "kvg"]
     assert len(own) <= 40, own
+
+
+def test_a_conversation_passes_gates_too(desk: Home) -> None:
+    more = ("--session", "desk", "--slot", "4")
+    assert desk.kvg("graft", "one", "--prompt", " so", "--max-tokens", "3", *more).code == 0
+    planned = desk.kvg("deposit", "gated", "--dry-run", "--json", *more)
+    assert planned.code == 0 and not planned.records[0]["unchanged"], planned.err
+    gate = ("--no-sandbox", "--gate")
+    refused = desk.kvg("deposit", "gated", *gate, "cmd:grep -q zebra text.txt", *more)
+    assert refused.code == 8, refused.err
+    assert desk.kvg("rev-parse", "gated").code == 3, "what was refused is not there"
+    passed = desk.kvg("deposit", "gated", "--json", *gate, "cmd:grep -q the text.txt", *more)
+    assert passed.code == 0, passed.err
+    assert len(passed.records[0]["gates"]) >= 1
+    assert desk.kvg("verify", "gated").code == 0
