@@ -21,7 +21,16 @@ from blake3 import blake3
 from kvg import canon, codec
 from kvg.digest import Digest, sha256
 from kvg.errors import Bug, KvgError
+from kvg.flow import wire
 from kvg.flow.bundle import bundle_create
+from kvg.flow.requests import (
+    AskRequest,
+    DepositRequest,
+    GraftRequest,
+    LogitsRequest,
+    ReplayRequest,
+    Sampling,
+)
 from kvg.flow.settings import Settings
 from kvg.log.checkpoint import parse_checkpoint
 from kvg.log.entry import encode_entry, parse_entry
@@ -42,6 +51,7 @@ from kvg.problem.family import parse_family, parse_problem
 from kvg.problem.method import parse_method
 from kvg.remote.bundle import Bundle
 from kvg.remote.layout import encode_pointer, parse_pointer
+from kvg.serve.openai import parse_asked
 from kvg.signing.cosignature import Witness, encode_witness, parse_witness
 from kvg.signing.dsse import parse_envelope
 from kvg.signing.keys import encode_private, encode_public, parse_private, parse_public
@@ -135,6 +145,9 @@ def decoders(given_: Given) -> dict[str, Decoder]:
         "verifier key": Decoder(text(parse_verifier),
                                 (encode_verifier("kvg-x", ALICE.public).encode(),),
                                 lambda found: encode_verifier(*found).encode(), is_json=False),
+        "session request": Decoder(session_request, session_seeds()),
+        "chat request": Decoder(lambda data: parse_asked(wire.parse_body(data), is_chat=True),
+                                (chat_seed(),)),
         "witness key": Decoder(text(parse_witness),
                                (encode_witness(Witness("w", ALICE.public)).encode(),),
                                lambda found: encode_witness(found).encode(), is_json=False),
@@ -230,6 +243,40 @@ def attempt(decode: Callable[[bytes], Any], data: bytes) -> Any:
     except KvgError as error:
         assert not isinstance(error, Bug) and error.message
         return None
+
+
+def session_request(data: bytes) -> Any:
+    """A request of each kind, as a session reads it; what was read can be sent again."""
+    body = wire.parse_body(data)
+    kinds = (GraftRequest, AskRequest, LogitsRequest, ReplayRequest, DepositRequest)
+    kind = kinds[len(data) % len(kinds)] if "kind" not in body else kinds[0]
+    found = wire.parse_request(kind, body.get("request"))
+    sent = json.loads(json.dumps({"request": wire.encode_request(found)}))
+    assert wire.parse_request(kind, sent["request"]) == found
+    return found
+
+
+def session_seeds() -> tuple[bytes, ...]:
+    sampling = Sampling(9, 0.5, 0.9, 7, ("a", "b"))
+    message = {"role": "user", "content": "x"}
+    requests = (
+        GraftRequest("r", prompt="p", sampling=sampling, at=3, cut=4, require=("tests",)),
+        GraftRequest("r", texts=("a", "b"), stream=True),
+        GraftRequest("r", messages=(message,), or_fresh="m"),
+    )
+    return tuple(
+        json.dumps({"kind": 0, "request": wire.encode_request(request), "slot": 1}).encode()
+        for request in requests
+    )
+
+
+def chat_seed() -> bytes:
+    value = {
+        "model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        "kvg_ref": "r", "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "seed": 1,
+        "stop": ["a"], "n": 1, "stream": True, "stream_options": {"include_usage": True},
+    }  # fmt: skip
+    return json.dumps(value).encode()
 
 
 def checks(given_: Given) -> dict[str, Check]:

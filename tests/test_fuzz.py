@@ -26,6 +26,7 @@ NAMES = (
     "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
     "method", "pointer", "canonical json", "token ids", "page", "checkpoint", "note", "receipt",
     "entry bundle", "verifier key", "witness key", "public key", "private key", "ref",
+    "session request", "chat request",
     "stored form", "log tiles", "bundle", "configuration", "log head",
 )  # fmt: skip
 
