@@ -104,6 +104,10 @@ def stop_session(homes: Homes, name: str) -> SessionEntry:
 
     What one that was killed left behind is removed. Raises ``NotFound``, ``Conflict``.
     """
+    check_name(name)
+    place = Place(name, homes.folder)
+    if is_held(place) and not os.path.lexists(place.socket):
+        raise Conflict(f"session {name}: it is still starting", hint="run it again in a moment")
     place = find_place(homes.folder, name)
     if not is_held(place):
         for path in (place.socket, place.token):

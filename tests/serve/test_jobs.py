@@ -19,7 +19,7 @@ from kvg.client.place import Place
 from kvg.errors import Bug, KvgError, NoSpace, NotFound, RemoteFailed
 from kvg.flow.records.computed import TextPiece
 from kvg.flow.records.record import Record
-from kvg.flow.session import Homes, is_held, start_session
+from kvg.flow.session import Homes, is_held, list_sessions, start_session, stop_session
 from kvg.flow.settings import Settings
 from kvg.flow.turns import Turns
 from kvg.serve import http, jobs
@@ -208,6 +208,10 @@ def test_a_name_is_held_by_one_and_free_when_it_ends(tmp_path: Path) -> None:
         assert is_held(place)
         with pytest.raises(KvgError, match="running already"), _only_one(place):
             raise AssertionError("it was had twice")
+        homes = Homes(folder, tmp_path)
+        with pytest.raises(KvgError, match="still starting"):
+            stop_session(homes, "x")
+        assert [entry.status for entry in list_sessions(homes)] == ["starting"]
         place.socket.touch()
     assert not is_held(place)
     with _only_one(place):
