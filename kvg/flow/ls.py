@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvg.flow.attested import attested
@@ -10,7 +10,9 @@ from kvg.flow.freshness import contract_of, stale_reason
 from kvg.flow.records.refs import RefEntry
 
 if TYPE_CHECKING:
+    from kvg.digest import Digest
     from kvg.flow.settings import Settings
+    from kvg.objects.manifest import Manifest
     from kvg.store import Store
 
 
@@ -25,13 +27,15 @@ def ls(
     """Every ref of one's own, by name; ``everything`` adds those that say what remotes had.
 
     ``stale`` keeps those past their validity, with a dependency that has changed, or of another
-    schema version; ``graftable`` those whose model is registered here.
+    schema version; ``graftable`` those whose model is registered here and whose engine is one that
+    this machine was seen to compute as (the model alone decides where no session was opened yet).
     """
     pins, models = store.pins(), models_by_fingerprint(store)
     refs = store.refs() if everything else store.own_refs()
+    machine = _Machine(settings, models)
     for name, digest in sorted(refs.items()):
         manifest = store.manifest(digest, what=name)
-        if graftable and manifest.model.fingerprint not in models:
+        if graftable and not machine.can_graft(manifest):
             continue
         found = attested(store, digest)
         reason = stale_reason(store, settings.cwd, contract_of(found.provenance))
@@ -50,6 +54,32 @@ def ls(
             previous=len(store.history(name)) - 1,
             stale=reason,
         )
+
+
+class _Machine:
+    """What can be grafted here, as far as is known without loading a model."""
+
+    def __init__(self, settings: Settings, models: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._models = models
+        self._engines: dict[str, frozenset[Digest] | None] = {}
+
+    def can_graft(self, manifest: Manifest) -> bool:
+        """Whether the model is registered and the engine is one of this machine's."""
+        model = manifest.model.fingerprint
+        if model not in self._models:
+            return False
+        if model not in self._engines:
+            from kvg.flow.engines import known_engines
+
+            self._engines[model] = known_engines(self._settings, model)
+            if self._engines[model] is None:
+                self._settings.report.warning(
+                    f"{self._models[model]}: no session of it was opened on this machine yet, so "
+                    "only the model is compared; kvg doctor tells which engine this is"
+                )
+        known = self._engines[model]
+        return known is None or manifest.engine.fingerprint in known
 
 
 def models_by_fingerprint(store: Store) -> dict[str, str]:

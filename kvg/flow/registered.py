@@ -137,13 +137,14 @@ def open_registered(
     if settings.seat is not None:
         return settings.seat.session(model, reference, schedule)
     check_torch()
+    from kvg.flow.engines import note_engine
     from kvg.model.opening import open_session
     from kvg.model.proofs import ProofCache
 
     proofs = None
     if settings.arithmetic is not None:
         proofs = ProofCache(settings.cache / "self-check", settings.arithmetic, prove_all)
-    return open_session(
+    session = open_session(
         model.path,
         dtype=model.dtype,
         device=settings.device,
@@ -153,6 +154,8 @@ def open_registered(
         adapter=model.adapter,
         proofs=proofs,
     )
+    note_engine(settings, model.fingerprint, session.engine.fingerprint)
+    return session
 
 
 def open_engine(settings: Settings, model: RegisteredModel, engine: Engine) -> Session:

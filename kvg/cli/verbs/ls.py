@@ -31,7 +31,8 @@ def ls(
         bool, typer.Option("--stale", help="Only those past their validity or outdated.")
     ] = False,
     graftable: Annotated[
-        bool, typer.Option("--graftable", help="Only those whose model is registered here.")
+        bool,
+        typer.Option("--graftable", help="Only those that this machine can graft."),
     ] = False,
     everything: Annotated[
         bool, typer.Option("-a", "--all", help="Also REMOTE/REF: what remotes had when last seen.")
