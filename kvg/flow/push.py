@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
 from kvg.flow.exchange.reading import MAX_LINE_BYTES, REFUSED, Reader, RemoteRef, told
@@ -139,16 +140,17 @@ class Push:
             note = self._publisher_note(is_there)
             self._tell(old_note)
             self._remote.make()
-            yield from self._send(chosen, read_back=read_back)
-            going = [step for step in going if step.digest not in self._broken]
-            self._publish(old_note, old_size, note)
-            told_again = updated if is_registry(self._place.url) else ()
-            for told_of in self._move((*going, *told_again)):
-                if isinstance(told_of, Finding):
-                    yield told_of
-                elif told_of.state != "unchanged":
-                    done.append(told_of)
-            self._remote.publish_listing()
+            with _announced(self._remote, self._store.log.origin):
+                yield from self._send(chosen, read_back=read_back)
+                going = [step for step in going if step.digest not in self._broken]
+                self._publish(old_note, old_size, note)
+                told_again = updated if is_registry(self._place.url) else ()
+                for told_of in self._move((*going, *told_again)):
+                    if isinstance(told_of, Finding):
+                        yield told_of
+                    elif told_of.state != "unchanged":
+                        done.append(told_of)
+                self._remote.publish_listing()
         self._track(done)
         yield self._transfer(done)
 
@@ -335,6 +337,21 @@ class Push:
         if not self._settings.dry_run:
             self._remote.move(name, None, expect=found.pointer)
         return TransferRef(name, None, found.digest, "deleted")
+
+
+@contextmanager
+def _announced(remote: Remote, origin: str) -> Iterator[None]:
+    """What is relied on there is not removed meanwhile."""
+    remote.announce(origin)
+    try:
+        yield
+    except BaseException:
+        try:
+            remote.withdraw(origin)
+        except KvgError:
+            pass  # the remote is away: the next push withdraws it
+        raise
+    remote.withdraw(origin)
 
 
 def merge(parts: Sequence[Outgoing]) -> Outgoing:

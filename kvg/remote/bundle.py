@@ -215,6 +215,12 @@ class Bundle:
     def offer(self, keyid: str, text: str) -> None:
         raise self._read_only()
 
+    def announce(self, origin: str) -> None:
+        raise self._read_only()
+
+    def withdraw(self, origin: str) -> None:
+        raise self._read_only()
+
     def publish_listing(self) -> None:
         raise self._read_only()
 

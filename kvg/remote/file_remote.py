@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kvg.digest import PREFIX, is_digest
 from kvg.errors import Conflict, Corrupt, NotFound
 from kvg.log.tiles import WIDTH
 from kvg.remote import layout
@@ -128,6 +129,63 @@ class FileRemote:
         if self._files.read(name, layout.MAX_SMALL_BYTES) != data:
             self._files.write(name, [data])
 
+    def announce(self, origin: str) -> None:
+        self._files.write(self._pushing(origin), [origin.encode("ascii")])
+        holder = self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES)
+        if holder is not None:
+            self.withdraw(origin)
+            raise Conflict(
+                f"{self.url}: {_shown(holder)} removes there what nothing needs",
+                hint="push again once it has ended; one that was killed ends by kvg remote gc",
+            )
+
+    def withdraw(self, origin: str) -> None:
+        self._files.remove(self._pushing(origin))
+
+    def _pushing(self, origin: str) -> str:
+        name = f"{layout.PUSHING}/{origin}"
+        layout.check_name(name, what=self.url)
+        return name
+
+    def begin_gc(self, owner: str) -> None:
+        """Mark that ``owner`` removes what nothing needs. Raises ``Conflict`` while one pushes."""
+        try:
+            self._files.swap(layout.GC_FILE, owner.encode("ascii"), expect=None)
+        except Conflict:
+            holder = self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES) or b""
+            if holder != owner.encode("ascii"):
+                raise Conflict(
+                    f"{self.url}: {_shown(holder)} removes there what nothing needs already",
+                    hint="one that was killed is ended by kvg remote gc of that very store",
+                ) from None
+        pushing = [name for name in self._files.names(layout.PUSHING) or () if name != owner]
+        if pushing:
+            self.end_gc()
+            raise Conflict(
+                f"{self.url}: {pushing[0][:80]} pushes there",
+                hint="try again later; a push that was killed is ended by that store's next push",
+            )
+
+    def end_gc(self) -> None:
+        """Take the mark away; again is harmless."""
+        self._files.remove(layout.GC_FILE)
+
+    def objects(self) -> Iterator[Digest]:
+        """Every object that is there."""
+        for name in self._files.names(layout.OBJECTS) or ():
+            text = PREFIX + name.replace("/", "", 1)
+            if is_digest(text) and layout.object_name(text) == f"{layout.OBJECTS}/{name}":
+                yield text
+
+    def object_size(self, digest: Digest) -> int:
+        """How many bytes an object has there; 0 where it is not."""
+        head = self._files.head(layout.object_name(digest), 1)
+        return 0 if head is None else head.size
+
+    def remove_object(self, digest: Digest) -> int:
+        """Remove an object for good; returns how many bytes it had."""
+        return self._files.remove(layout.object_name(digest))
+
     def publish_listing(self) -> None:
         for _ in range(SWAP_ATTEMPTS):
             old = self._files.read(layout.LISTING_FILE, layout.MAX_LISTING_BYTES)
@@ -151,6 +209,10 @@ class FileRemote:
         if data is None:
             return layout.Listing()
         return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
+
+
+def _shown(holder: bytes) -> str:
+    return f"the store of log {holder[:80].decode('ascii', 'replace')}"
 
 
 class FileLog:

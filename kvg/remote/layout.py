@@ -5,6 +5,8 @@
     logs/<origin>/…         the log of one publisher: checkpoint, verifier, publisher, tiles
     refs/<name>             a pointer: {schema, origin, index}
     keys/<keyid>.pub        public keys: offers, not trust
+    pushing/<origin>        there while the owner of that log pushes
+    gc                      there while somebody removes what nothing needs: its log's name
     listing.json            what is there, for places that can't list: a hint, never proof
 
 Every name is one or more parts of lower-case letters, digits and ``. _ -``, none begins with a dot
@@ -29,7 +31,13 @@ OBJECTS: Final = "objects"
 LOGS: Final = "logs"
 REFS: Final = "refs"
 KEYS: Final = "keys"
-FOLDERS: Final = (OBJECTS, LOGS, REFS, KEYS)
+PUSHING: Final = "pushing"
+"""Who pushes: a file for each log, there while its owner does."""
+
+GC_FILE: Final = "gc"
+"""Who removes what nothing needs, there while it does."""
+
+FOLDERS: Final = (OBJECTS, LOGS, REFS, KEYS, PUSHING)
 
 CHECKPOINT: Final = "checkpoint"
 VERIFIER: Final = "verifier"
@@ -169,5 +177,5 @@ def check_served(name: str, *, what: str) -> None:
     A remote may be a bare store: what else lies there is nobody's business.
     """
     check_name(name, what=what)
-    if name not in (FORMAT_FILE, LISTING_FILE) and name.partition("/")[0] not in FOLDERS:
+    if name not in (FORMAT_FILE, LISTING_FILE, GC_FILE) and name.partition("/")[0] not in FOLDERS:
         raise Corrupt(f"{what}: {name[:80]!r} is not a file of a remote")

@@ -209,6 +209,12 @@ class RegistryRemote:
         others = tuple(item for item in known if item.said(oci.TITLE) != title)
         _put_image(self._registry, KEYS_TAG, oci.Image(oci.KEYS, _empty(), (*others, layer)))
 
+    def announce(self, origin: str) -> None:
+        return None  # a registry collects by its own rules
+
+    def withdraw(self, origin: str) -> None:
+        return None
+
     def publish_listing(self) -> None:
         return None  # tags can be listed
 

@@ -110,6 +110,15 @@ class Remote(Protocol):
     def offer(self, keyid: str, text: str) -> None:
         """Offer a public key; again is harmless."""
 
+    def announce(self, origin: str) -> None:
+        """Say that the owner of the log ``origin`` pushes: what it relies on is not removed.
+
+        Raises ``Conflict`` while somebody removes what nothing needs.
+        """
+
+    def withdraw(self, origin: str) -> None:
+        """The push of ``origin`` has ended; again is harmless."""
+
     def publish_listing(self) -> None:
         """Bring up to date what readers go by where they can't list. Call it after the pointers."""
 

@@ -13,6 +13,7 @@ from kvg.flow.records.exchange import (
     BundleSummary,
     LockEntry,
     OfferedKey,
+    RemoteCollected,
     RemoteEntry,
     RemoteRefEntry,
     Transfer,
@@ -51,6 +52,14 @@ def remote(record: RemoteEntry, view: View) -> Iterator[str]:
     changed = f"  ({record.changed})" if record.changed else ""
     codec = f"  codec {record.codec}" if view.verbose else ""
     yield f"{record.name}  {printable(record.url)}{codec}{changed}\n"
+
+
+def remote_collected(record: RemoteCollected, view: View) -> Iterator[str]:
+    would = "would remove" if record.dry_run else "removed"
+    yield (
+        f"{record.remote}: {would} {count(record.objects, 'object')}, {size(record.bytes)}; "
+        f"{record.kept:,} kept\n"
+    )
 
 
 def remote_ref(record: RemoteRefEntry, view: View) -> Iterator[str]:
@@ -99,6 +108,7 @@ RENDERERS = cast(
         "transfer": transfer,
         "transfer-ref": transfer_ref,
         "remote": remote,
+        "remote-collected": remote_collected,
         "remote-ref": remote_ref,
         "offered-key": offered_key,
     },

@@ -18,7 +18,9 @@ def add(ctx: typer.Context, name: Name, url: Url) -> Record:
     """Give a remote a name.
 
     The one named origin is used where none is named. Nothing is looked at yet; the first push makes
-    the place a remote.
+    the place a remote. A URL is a folder, ssh://HOST/PATH (kvg has to be there, too), s3://BUCKET/
+    PREFIX, oci://HOST/REPOSITORY, or https://HOST/PATH, which can only be read. Logins are those of
+    other tools: OpenSSH's own (KVG_SSH_COMMAND names another command), AWS_* or ~/.aws, docker's.
     """
     from kvg.flow.remote import remote_add
 
@@ -80,7 +82,24 @@ def show(
     return remote_show(run.store, run.settings, name)
 
 
-COMMANDS = {"add": add, "list": list_, "set": set_, "remove": remove, "show": show}
+def gc(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Its name here; origin if left out.")
+    ] = None,
+) -> Iterable[Record]:
+    """Remove from a remote what no ref there needs.
+
+    What refs stood for before goes, too. Every log and ref there is proved first; where one can't
+    be, nothing is removed. While somebody pushes there it is refused, and the other way round.
+    """
+    from kvg.flow.remote_gc import remote_gc
+
+    run = invocation(ctx)
+    return remote_gc(run.store, run.settings, name)
+
+
+COMMANDS = {"add": add, "list": list_, "set": set_, "remove": remove, "show": show, "gc": gc}
 EXAMPLES = {
     "add": """
     $ kvg remote add origin /mnt/share
@@ -99,6 +118,11 @@ EXAMPLES = {
     """,
     "remove": """
     $ kvg remote remove mirror
+    """,
+    "gc": """
+    $ kvg remote gc --dry-run
+    $ kvg remote gc origin
+    origin: removed 28 objects, 74.3 MiB; 112 kept
     """,
     "show": """
     $ kvg remote show origin

@@ -36,6 +36,18 @@ class RemoteRefEntry(Record):
 
 
 @frozen
+class RemoteCollected(Record):
+    """What was removed from a remote, or in a dry run would be; ``kept`` objects are needed."""
+
+    type: ClassVar[str] = "remote-collected"
+    remote: str
+    objects: int
+    bytes: int
+    kept: int
+    dry_run: bool
+
+
+@frozen
 class OfferedKey(Record):
     """A public key that a remote offers: worth nothing until someone trusts it.
 

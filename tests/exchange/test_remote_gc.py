@@ -1,0 +1,124 @@
+"""``kvg remote gc``: what nothing needs goes, never beside a push, and never on a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Conflict, RemoteFailed
+from kvg.flow.records import Finding
+from kvg.flow.records.exchange import RemoteCollected
+from kvg.flow.remote_gc import remote_gc
+from kvg.remote import open_remote
+from kvg.remote.layout import object_name
+from tests.exchange.conftest import Person
+from tests.exchange.test_crash import killed_at
+from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
+
+
+def collect(person: Person, *, dry_run: bool = False) -> tuple[object, ...]:
+    from dataclasses import replace
+
+    return tuple(remote_gc(person.store, replace(person.settings, dry_run=dry_run), None))
+
+
+def there(share: Path) -> set[str]:
+    return {path.name for path in (share / "objects").rglob("*") if path.is_file()}
+
+
+def test_what_no_ref_needs_goes_and_the_rest_stays(alice: Person, bob: Person, share: Path) -> None:
+    old = alice.deposit("demo", range(5, 30))
+    alice.push()
+    kept = alice.deposit("demo", [*range(5, 21), *range(60, 68)])
+    alice.push()
+    before = there(share)
+    (planned,) = collect(alice, dry_run=True)
+    assert isinstance(planned, RemoteCollected) and planned.objects > 0
+    assert there(share) == before
+    (done,) = collect(alice)
+    assert (done.objects, done.bytes, done.kept) == (planned.objects, planned.bytes, planned.kept)
+    assert len(there(share)) == done.kept and not (share / object_name(old)).exists()
+    assert bob.clone(share, alice).states == {"demo": "new"}
+    assert bob.store.ref("demo") == kept
+    (again,) = collect(alice)
+    assert again.objects == 0
+    assert not (share / "gc").exists() and not list((share / "pushing").iterdir())
+
+
+def test_what_another_publisher_needs_stays(alice: Person, bob: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    bobs = bob.deposit("bobs", range(33))
+    bob.push()
+    refused = collect(alice)
+    assert [item.code for item in refused if isinstance(item, Finding)] == [6, 6]
+    assert (share / object_name(bobs)).exists()
+    alice.pull(trust=[bob.key.public.keyid])
+    (done,) = collect(alice)
+    assert done.objects == 0
+    third = Person.make(share.parent / "third")
+    assert not third.clone(share, alice, bob).findings
+
+
+def test_a_ref_that_cant_be_proved_stops_it(alice: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    alice.deposit("demo", range(40))
+    alice.push()
+    before = there(share)
+    (share / "refs" / "strange").write_bytes(b"{}")
+    assert any(isinstance(item, Finding) for item in collect(alice))
+    assert there(share) == before and not (share / "gc").exists()
+
+
+def test_a_push_and_gc_give_way_to_each_other(alice: Person, bob: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    remote = open_remote(str(share), cwd=share)
+    remote.announce(bob.store.log.origin)
+    with pytest.raises(Conflict, match="pushes there"):
+        collect(alice)
+    assert not (share / "gc").exists()
+    remote.withdraw(bob.store.log.origin)
+    remote.begin_gc(alice.store.log.origin)
+    bob.deposit("bobs", range(33))
+    with pytest.raises(Conflict, match="removes there"):
+        bob.push()
+    assert not (share / "refs" / "bobs").exists()
+    assert not list((share / "pushing").iterdir())
+    collect(alice)  # the one that was killed is gone on with
+    assert not bob.push().findings
+
+
+def test_a_killed_push_is_ended_by_the_next(alice: Person, bob: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    alice.deposit("demo", range(40))
+    killed_at(alice.push, 25)
+    assert list((share / "pushing").iterdir())
+    bob.pull()
+    with pytest.raises(Conflict):
+        collect(bob)
+    alice.push()
+    assert not list((share / "pushing").iterdir())
+
+
+def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    alice.deposit("demo", range(5, 30))
+    alice.push()
+    kept = alice.deposit("demo", range(60, 90))
+    alice.push()
+    if place.to.startswith("oci"):
+        with pytest.raises(RemoteFailed):
+            collect(alice)
+        return
+    (done,) = collect(alice)
+    assert done.objects > 0 and done.bytes > 0
+    bob = Person.make(tmp_path / "bob", place.access)
+    bob.clone(place.source, alice)
+    assert bob.store.ref("demo") == kept
