@@ -286,6 +286,8 @@ def check_results(folder: Path) -> int:
         check_exactness(rows, path.name)
         check_moved(rows, path.name)
         check_flywheel(rows, path.name)
+        check_accuracy(rows, path.name)
+        check_speed(rows, path.name)
         n_rows += len(rows)
     return n_rows
 
@@ -332,6 +334,38 @@ def check_exactness(rows: list[dict], what: str) -> None:
             told_all = (row["samples"], row["runs"], row["equal"])
             found = (len({r["sample"] for r in runs}), len(runs), sum(r["equal"] for r in runs))
             need(told_all == found, f"{what}: the summary's sums")
+
+
+def check_accuracy(rows: list[dict], what: str) -> None:
+    """The error of each model and dtype, and the ratio of the two with its interval."""
+    for row in rows:
+        if row["type"] != "accuracy-row":
+            continue
+        own = [r for r in rows if r["type"] == "accuracy"
+               and (r["model"], r["dtype"]) == (row["model"], row["dtype"])]  # fmt: skip
+        by = {kind: {r["sample"]: r for r in own if r["execution"] == kind}
+              for kind in ("sdpa", "invariant")}  # fmt: skip
+        need(by["sdpa"].keys() == by["invariant"].keys(), f"{what}: texts of one side only")
+        for sample, r in by["sdpa"].items():
+            need(r["input"] == by["invariant"][sample]["input"], f"{what}: other inputs")
+        logs = [math.log(by["invariant"][i]["rms"] / r["rms"]) for i, r in by["sdpa"].items()]
+        middle = sum(logs) / len(logs)
+        spread = math.sqrt(sum((x - middle) ** 2 for x in logs) / (len(logs) - 1))
+        reach = 1.96 * spread / math.sqrt(len(logs))
+        found = {"ratio": middle, "ratio_low": middle - reach, "ratio_high": middle + reach}
+        need(row["texts"] == len(logs), f"{what}: number of texts")
+        for name, value in found.items():
+            need(math.isclose(row[name], math.exp(value), rel_tol=1e-9), f"{what}: {name}")
+
+
+def check_speed(rows: list[dict], what: str) -> None:
+    for row in rows:
+        if row["type"] == "speed-row":
+            ratios = sorted(b / a for a, b in row["pairs_ms"])
+            half = len(ratios) // 2
+            middle = (ratios[half] + ratios[-1 - half]) / 2
+            need(len(ratios) == row["repeats"], f"{what}: number of pairs")
+            need(math.isclose(row["ratio"], middle, rel_tol=1e-9), f"{what}: ratio")
 
 
 def check_moved(rows: list[dict], what: str) -> None:

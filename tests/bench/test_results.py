@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from typing import Any
+
+import pytest
 
 from kvg.digest import sha256
 from kvg.flow.bench.select import drawn
@@ -55,12 +59,30 @@ def test_own_position() -> None:
 
 
 def test_accuracy() -> None:
-    found = {(r["model"], r["dtype"], r["execution"]): r for r in records("accuracy")[1:]}
-    assert len(found) == 12
-    for (model, dtype, _), record in found.items():
-        ratio = found[model, dtype, "invariant"]["rms"] / found[model, dtype, "sdpa"]["rms"]
-        assert ratio < 1.001, (model, dtype)
-        assert record["tokens"] == 512
+    """Every ratio follows from its texts; none lies above 1 beyond chance."""
+    found = records("accuracy")
+    rows = [r for r in found if r["type"] == "accuracy-row"]
+    assert len({(row["model"], row["dtype"]) for row in rows}) == len(rows) == 6
+    for row in rows:
+        mine = [r for r in found if r["type"] == "accuracy" and r["model"] == row["model"]]
+        mine = [r for r in mine if r["dtype"] == row["dtype"]]
+        stock = [r["rms"] for r in mine if r["execution"] == "sdpa"]
+        ours = [r["rms"] for r in mine if r["execution"] == "invariant"]
+        assert len(stock) == len(ours) == row["texts"] == 16
+        logs = [math.log(b / a) for a, b in zip(stock, ours, strict=True)]
+        reach = 1.96 * statistics.stdev(logs) / math.sqrt(len(logs))
+        low = math.exp(statistics.fmean(logs) - reach)
+        assert row["ratio"] == pytest.approx(math.exp(statistics.fmean(logs)))
+        assert row["ratio_low"] == pytest.approx(low) and low <= 1
+        assert {r["tokens"] for r in mine} == {512}
+
+
+def test_speed() -> None:
+    for row in records("speed")[1:]:
+        if row["type"] == "speed-row":
+            ratios = [invariant / stock for stock, invariant in row["pairs_ms"]]
+            assert row["ratio"] == pytest.approx(statistics.median(ratios))
+            assert row["input"] == input_of(0, row["tokens"])
 
 
 def test_no_path_of_a_machine_is_published() -> None:
