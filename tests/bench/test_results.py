@@ -77,6 +77,22 @@ def test_accuracy() -> None:
         assert {r["tokens"] for r in mine} == {512}
 
 
+def test_preregistered_replays_in_two_classes() -> None:
+    found = records("prereg-classes")
+    classes = {r["class"]: r for r in found if r["type"] == "class"}
+    assert {r["capability"] for r in classes.values()} == {"AVX2", "AVX512"}
+    for name, record in classes.items():
+        (artifact,) = record["prereg"]["artifacts"]
+        own = [r for r in found if r["type"] == "prereg-sample" and r["class"] == name]
+        own = [r for r in own if r["manifest"] == artifact["manifest"]]
+        assert len(own) == 5 and [r["expected"] for r in own] == artifact["logits"]
+        assert all(r["grafted"] == r["fresh"] == r["expected"] and r["equal"] for r in own)
+    engines = {r["prereg"]["artifacts"][0]["engine"] for r in classes.values()}
+    foreign = [r["exit"] for r in found if r["type"] == "foreign"]
+    assert len(engines) == 2 and foreign == [7, 7]
+    assert [r["exit"] for r in found if r["type"] == "own"] == [0, 0]
+
+
 def test_speed() -> None:
     for row in records("speed")[1:]:
         if row["type"] == "speed-row":
