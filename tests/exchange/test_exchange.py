@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import hex_of
-from kvg.errors import Conflict, KvgError, NotFound, Untrusted
+from kvg.errors import Conflict, GateFailed, KvgError, NotFound, Untrusted
 from kvg.flow.gc import gc
+from kvg.flow.rejected import check_outcomes
 from kvg.flow.remote import remote_remove, remote_show
 from kvg.flow.status import remote_state
+from kvg.gates.outcome import outcome_of
 from kvg.log.receipts import check_receipt, parse_receipt
 from kvg.remote.layout import object_name
 from kvg.store import RefMove, Store
@@ -353,3 +355,21 @@ def test_remote_names_and_refs_keep_apart(alice: Person) -> None:
         alice.add("/mnt/other", "origin")
     with pytest.raises(KvgError):
         alice.add("/mnt/other", "a/b")
+
+
+def test_evidence_of_a_rejected_deposit_does_not_travel(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    digest = alice.deposit("demo")
+    failed = outcome_of("test:cmd", "cmd:false", "exit 1", None)
+    with pytest.raises(GateFailed, match="exit 1"):
+        check_outcomes(alice.store, alice.settings, "bad", (failed,), (), None)
+    (rejected,) = alice.store.rejections()
+    assert alice.push().states == {"demo": "new"}
+    assert bob.clone(share, alice).states == {"demo": "new"}
+    assert bob.store.own_refs() == {"demo": digest}
+    assert not bob.store.objects.has(rejected) and bob.store.rejections() == frozenset()
+    assert summary(bob).signatures_ok and summary(alice).signatures_ok
+    alice.deposit("more", range(5, 29))
+    assert alice.push().states["more"] == "new"
+    assert bob.pull().states["more"] == "new"
