@@ -422,6 +422,12 @@ def check_flywheel(rows: list[dict], what: str) -> None:
             **{f"tokens_{way}": sum(r["tokens"] for r in mine) for way, mine in ways.items()},
         },
     }
+    solved = of.get("recurring-run", [])
+    found["recurring-summary"] = {
+        "problems": len(solved),
+        **{n: sum(r[n] for r in solved) for n in ("solved_alone", "right_grafted")},
+        **{n: sum(r[n] for r in solved) for n in ("tokens_alone", "tokens_grafted")},
+    }
     for kind, sums in found.items():
         for row in of.get(kind, []):
             for name, value in sums.items():

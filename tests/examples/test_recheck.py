@@ -121,6 +121,8 @@ def test_the_results() -> None:
         ("similarity.jsonl", "select-row", "wrong"),
         ("acceptance.jsonl", "acceptance-run", "accepted"),
         ("acceptance.jsonl", "acceptance-summary", "matching"),
+        ("recurring.jsonl", "recurring-run", "tokens_grafted"),
+        ("recurring.jsonl", "recurring-summary", "solved_alone"),
         ("capability.jsonl", "capability-run", "said"),
         ("capability.jsonl", "capability-run", "right"),
         ("capability.jsonl", "capability-summary", "tokens_grafted"),
