@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvg.codec.checking import Checked, check_raw
+from kvg.codec.checking import Checked, RawReader, check_raw, open_raw
 from kvg.codec.header import (
     ALIGNMENT,
     FRAME_SIZE,
@@ -30,12 +30,14 @@ __all__ = (
     "Checked",
     "Frame",
     "Header",
+    "RawReader",
     "Stored",
     "check_raw",
     "decode",
     "encode",
     "header_size",
     "join_planes",
+    "open_raw",
     "parse_header",
     "parse_header_size",
     "split_planes",

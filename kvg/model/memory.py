@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from contextlib import suppress
 
 import torch
 
@@ -30,6 +31,8 @@ class Memory:
     def __init__(self, size_bytes: int, fd: int | None, mapping: mmap.mmap) -> None:
         self.size_bytes = size_bytes
         self.tensor = torch.frombuffer(mapping, dtype=torch.uint8)
+        self.view = memoryview(mapping)
+        self._mapping = mapping
         self._fd = fd
 
     @classmethod
@@ -49,6 +52,12 @@ class Memory:
             raise
         weakref.finalize(memory, os.close, fd)
         return memory
+
+    def expect(self) -> None:
+        """Most of it is about to be written: take it in large pages where the system has them."""
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a wish; a kernel without them refuses it
+                self._mapping.madvise(mmap.MADV_HUGEPAGE)
 
     @property
     def is_shared(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +20,7 @@ from kvg.model.loader import LoadedModel
 from kvg.model.state import SlotState, place_page
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
+from kvg.parallel import in_order
 from kvg.report import Report, SilentReport
 from kvg_kernels.linear import whole_rows
 
@@ -230,19 +233,24 @@ class Session:
     def restore(self, slot: Slot, verified: Verified, *, cut: int | None = None) -> int:
         """Put the pages of ``verified`` into the empty ``slot``, at their own positions.
 
-        ``cut`` restores only the first ``cut`` tokens. Returns the bytes restored. Raises
-        ``Corrupt`` for a page that is not what the manifest names.
+        ``cut`` restores only the first ``cut`` tokens. Pages are read straight to where they
+        belong, several at a time, and each is checked there. Returns the bytes restored. Raises
+        ``Corrupt`` for a page that is not what the manifest names; the slot is then empty.
         """
         manifest = verified.manifest
         end = manifest.count if cut is None else cut
         pages = tuple(page for page in manifest.pages if page.start < end)
         slot.state.reserve(end)
-        n_bytes = 0
-        with self._report.task("restore", sum(page.size for page in pages), "B") as task:
-            for page in pages:
-                self._place(slot, verified, page)
-                n_bytes += page.size
-                task.advance(page.size)
+        slot.state.expect(end)
+        n_bytes = sum(page.size for page in pages)
+        place = partial(self._place, slot, verified)
+        try:
+            with self._report.task("restore", n_bytes, "B") as task:
+                for size in in_order(place, pages, threads=min(_n_threads(), len(pages))):
+                    task.advance(size)
+        except BaseException:
+            slot.state.wipe(0, slot.state.capacity)
+            raise
         slot.state.length = end
         slot.restored = end
         slot.ids[:] = verified.ids[:end]
@@ -277,9 +285,13 @@ class Session:
                 hint="this machine computes otherwise, or the pages are not true: kvg replay",
             )
 
-    def _place(self, slot: Slot, verified: Verified, page: Page) -> None:
+    def _place(self, slot: Slot, verified: Verified, page: Page) -> int:
+        """Put one page where it belongs, read straight into it where that can be; its bytes."""
         group = verified.manifest.group(page.group)
-        place_page(slot.state, group, page.start, page.end, verified.read_page(page))
+        targets = slot.state.targets(group, page.start, page.end)
+        if targets is None or not verified.read_page_into(page, targets):
+            place_page(slot.state, group, page.start, page.end, verified.read_page(page))
+        return page.size
 
     def _chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Cut positions [start, end) into the pieces that one forward pass takes each."""
@@ -316,6 +328,11 @@ class Session:
             return
         with pinned_threads(schedule.threads):
             yield
+
+
+def _n_threads() -> int:
+    """How many threads place pages: those that compute, as far as there are processors."""
+    return max(1, min(torch.get_num_threads(), len(os.sched_getaffinity(0))))
 
 
 def _go_on() -> None:

@@ -94,6 +94,34 @@ class SlotState:
         self.keys[layer][:, start:end] = keys
         self.values[layer][:, start:end] = values
 
+    def targets(self, group: Group, start: int, end: int) -> list[memoryview] | None:
+        """Where the data region of the page of ``group`` for [start, end) belongs, in its order.
+
+        None where the state does not lie in this process's own memory. The views may be written
+        to; nothing counts before ``length`` says so.
+        """
+        if self._memory is None or self.is_frozen:
+            return None
+        found = []
+        for span in tensor_spans(group, end - start):
+            n_bytes = span.shape[2] * DTYPE_SIZES[group.dtype]
+            base = self._offsets[span.layer, span.part]
+            for head in range(span.shape[0]):
+                at = base + (head * self.capacity + start) * n_bytes
+                found.append(self._memory.view[at : at + (end - start) * n_bytes])
+        return found
+
+    def expect(self, n_tokens: int) -> None:
+        """``n_tokens`` are about to be written: where that is most of it, in large pages."""
+        if self._memory is not None and 2 * n_tokens >= self.capacity:
+            self._memory.expect()
+
+    def wipe(self, start: int, end: int) -> None:
+        """Make positions [start, end) zero: what lies past ``length`` has to be finite."""
+        for index in self._layers:
+            self.keys[index][:, start:end] = 0
+            self.values[index][:, start:end] = 0
+
     def token(self, position: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """A copy of what every layer holds at ``position``."""
         return {
@@ -114,6 +142,7 @@ class SlotState:
         self.capacity = capacity
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
+        self._offsets: dict[tuple[int, str], int] = {}
         size = sum(_region_size(layer, capacity) for layer in self._layers.values())
         if memory is None and self._device.type == "cpu":
             memory = Memory.own(size)
@@ -125,7 +154,9 @@ class SlotState:
         )
         offset = 0
         for index, layer in self._layers.items():
-            for held, dim in ((self.keys, layer.k_dim), (self.values, layer.v_dim)):
+            parts = (("k", self.keys, layer.k_dim), ("v", self.values, layer.v_dim))
+            for part, held, dim in parts:
+                self._offsets[index, part] = offset
                 size = _part_size(layer, capacity, dim)
                 flat = base[offset : offset + size].view(TORCH_DTYPES[layer.dtype])
                 n = layer.kv_heads * capacity * dim

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NoReturn, final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, NoReturn, Protocol, final
 
-from kvg.digest import Buffer, Digest, blake3_hex
+from kvg.digest import Blake3Stream, Buffer, Digest, blake3_hex
 from kvg.errors import Corrupt
 from kvg.objects.manifest import Manifest, Page
-from kvg.objects.page import check_page
+from kvg.objects.page import check_page, page_header
 from kvg.objects.statement import Provenance
+
+PIECE_BYTES = 256 << 10
+"""Bytes that are read, hashed and moved at once: they stay in a core's cache meanwhile, and BLAKE3
+takes them in long runs, which single rows of a page are not."""
+
+
+class Reader(Protocol):
+    """The raw bytes of a page, one after the other."""
+
+    def fill(self, buffers: Sequence[memoryview]) -> None:
+        """Fill ``buffers`` with the bytes that come next. Raises ``Corrupt`` at the end."""
+
+
+def _no_reader(page: Page) -> AbstractContextManager[Reader | None]:
+    """For artifacts whose pages are read whole."""
+    return nullcontext(None)
+
+
+def _scatter(piece: memoryview, targets: list[memoryview]) -> None:
+    """Move ``piece`` to the front of ``targets``, and leave in them what is still to be filled."""
+    at = 0
+    while at < piece.nbytes:
+        n = min(targets[-1].nbytes, piece.nbytes - at)
+        targets[-1][:n] = piece[at : at + n]
+        at += n
+        if n == targets[-1].nbytes:
+            targets.pop()
+        else:
+            targets[-1] = targets[-1][n:]
+
 
 _seal: Final = object()
 """Proof of the right to say 'verified'. ``kvg.verify`` alone imports it."""
@@ -28,6 +59,7 @@ class Verified:
 
     __slots__ = (
         "_load",
+        "_open",
         "_pages",
         "digest",
         "gates",
@@ -44,6 +76,7 @@ class Verified:
     gates: tuple[str, ...]
     provenance: Provenance | None
     _load: Callable[[Page], Buffer]
+    _open: Callable[[Page], AbstractContextManager[Reader | None]]
     _pages: frozenset[Page]
 
     def __init__(
@@ -57,8 +90,12 @@ class Verified:
         gates: tuple[str, ...],
         provenance: Provenance | None,
         load_page: Callable[[Page], Buffer],
+        open_page: Callable[[Page], AbstractContextManager[Reader | None]] = _no_reader,
     ) -> None:
-        """``load_page`` gives a page's raw bytes, unchecked: ``read_page`` checks them."""
+        """``load_page`` gives a page's raw bytes, unchecked: ``read_page`` checks them.
+
+        ``open_page`` gives them bit by bit, unchecked too, or None where it can't.
+        """
         if seal is not _seal:
             raise TypeError("Verified is made by kvg.verify only")
         set_field = object.__setattr__
@@ -69,6 +106,7 @@ class Verified:
         set_field(self, "gates", gates)
         set_field(self, "provenance", provenance)
         set_field(self, "_load", load_page)
+        set_field(self, "_open", open_page)
         set_field(self, "_pages", frozenset(manifest.pages))
 
     def read_page(self, page: Page) -> memoryview:
@@ -77,9 +115,7 @@ class Verified:
         The view may share the reader's memory; it is not to be written. Raises ``Corrupt``
         naming the page, also for a page of another manifest.
         """
-        what = f"page {page.digest}"
-        if page not in self._pages:
-            raise Corrupt(f"{what}: not a page of {self.digest}")
+        what = self._named(page)
         raw = memoryview(self._load(page)).cast("B")
         if raw.nbytes != page.size:
             raise Corrupt(f"{what}: {raw.nbytes} bytes, expected {page.size}", hint="kvg fsck")
@@ -87,6 +123,45 @@ class Verified:
             raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
         check_page(raw, self.manifest.group(page.group), page.n_tokens, what=what)
         return raw
+
+    def read_page_into(self, page: Page, targets: Sequence[memoryview]) -> bool:
+        """Fill ``targets``, one after the other, with the data region of ``page``.
+
+        Size, BLAKE3 and header are checked of the very bytes that are put there: each piece is read
+        once, hashed while it is in a core's cache, and moved. False, before anything is written,
+        for a page whose stored form has to be decoded: ``read_page`` that. Raises ``Corrupt``
+        naming the page; then what was written is of no worth and is to be wiped.
+        """
+        what = self._named(page)
+        head = page_header(self.manifest.group(page.group), page.n_tokens)
+        if len(head) + sum(target.nbytes for target in targets) != page.size:
+            raise Corrupt(f"{what}: {page.size} bytes are not those of its shape", hint="kvg fsck")
+        with self._open(page) as reader:
+            if reader is None:
+                return False
+            found = bytearray(len(head))
+            reader.fill([memoryview(found)])
+            if found != head:
+                raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
+            stream = Blake3Stream()
+            stream.update(head)
+            left, rest = page.size - len(head), [t for t in reversed(targets) if t.nbytes]
+            buffer = memoryview(bytearray(min(left, PIECE_BYTES)))
+            while left:
+                piece = buffer[: min(left, PIECE_BYTES)]
+                reader.fill([piece])
+                stream.update(piece)
+                _scatter(piece, rest)
+                left -= piece.nbytes
+        if stream.digest().hex() != page.blake3:
+            raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
+        return True
+
+    def _named(self, page: Page) -> str:
+        """What messages call ``page``. Raises ``Corrupt`` for one of another manifest."""
+        if page not in self._pages:
+            raise Corrupt(f"page {page.digest}: not a page of {self.digest}")
+        return f"page {page.digest}"
 
     def __repr__(self) -> str:
         return f"Verified({self.digest})"

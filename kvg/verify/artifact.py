@@ -12,6 +12,9 @@ from kvg.objects.verified import Verified, _seal
 from kvg.verify.judgement import Judgement, judge, required_gates
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kvg.codec import RawReader
     from kvg.store import Store
 
 
@@ -70,6 +73,10 @@ def _verified(
             store.supply(manifest, what)
         return store.objects.read(page.digest, size=page.size, what=name, check_digest=False)
 
+    def open_page(page: Page) -> AbstractContextManager[RawReader | None]:
+        name = f"{what}: page {page.group} [{page.start}, {page.end})"
+        return store.objects.open_raw(page.digest, size=page.size, what=name)
+
     return Verified(
         _seal,
         digest=digest,
@@ -79,4 +86,5 @@ def _verified(
         gates=judgement.gates,
         provenance=judgement.provenance,
         load_page=load_page,
+        open_page=open_page,
     )
