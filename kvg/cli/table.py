@@ -235,6 +235,8 @@ VERBS: tuple[Verb, ...] = (
             ("capability", "a model alone, and with one routed block grafted"),
             ("acceptance", "how much of what all seeds agree on is right"),
             ("recurring", "what deposited solutions leave a model to decode"),
+            ("restore", "graft and first token against cold prefill, and where the time goes"),
+            ("context", "move the window over a context by chance, time against depth"),
             ("select", "find the methods of many near twins by exact address"),
             ("speed", "time the invariant reference against stock attention"),
         ),

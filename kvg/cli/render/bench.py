@@ -14,6 +14,8 @@ from kvg.flow.records.bench import (
     BenchSetup,
     CapabilityRun,
     CapabilitySummary,
+    ContextAccess,
+    ContextBenchSummary,
     ExactnessRow,
     ExactnessRun,
     ExactnessSummary,
@@ -22,6 +24,9 @@ from kvg.flow.records.bench import (
     OwnPositionSummary,
     RecurringRun,
     RecurringSummary,
+    RestoreRow,
+    RestoreStage,
+    RestoreSummary,
     SelectBatch,
     SelectSummary,
     SelectTime,
@@ -195,6 +200,57 @@ def speed_row(record: SpeedRow, view: View) -> Iterator[str]:
     )
 
 
+def restore_row(record: RestoreRow, view: View) -> Iterator[str]:
+    mark = "exact" if record.exact else view.terminal.out("NOT exact", "red")
+    yield (
+        f"{record.tokens:>7,} tokens  {record.form:<6} {record.cache}  "
+        f"prefill {seconds(record.prefill_ms):>7}  graft and first token "
+        f"{record.first_token_ms:8.1f} ms (restore {record.restore_ms:.1f})  "
+        f"{record.factor:6.1f} times  {mark}\n"
+    )
+
+
+def restore_stage(record: RestoreStage, view: View) -> Iterator[str]:
+    share = "" if record.share is None else f"  slowest stage / restore {record.share:.2f}"
+    speed = record.bytes / record.ms / 1e6
+    yield (
+        f"{record.tokens:>7,} tokens  {record.form:<6} {record.stage:<10} "
+        f"{count(record.threads, 'thread'):<9}  {record.ms:8.1f} ms  {record.cpu_ms:8.1f} ms of "
+        f"processor  {speed:5.2f} GB/s{share}\n"
+    )
+
+
+def restore_summary(record: RestoreSummary, view: View) -> Iterator[str]:
+    line = (
+        f"{record.tokens:,} tokens, warm: {record.factor_raw:.1f} times from raw pages, "
+        f"{record.factor_planes:.1f} from compressed ones, every page verified"
+    )
+    yield view.terminal.out(line, "red" if record.exit_code else "green") + "\n"
+
+
+def context_access(record: ContextAccess, view: View) -> Iterator[str]:
+    is_wrong = record.replayed is not None and record.replayed != record.logits
+    if view.verbose or is_wrong:
+        mark = "  DIFFERS from a fresh computation" if is_wrong else ""
+        yield (
+            f"access {record.number}  token {record.offset:,}  block {record.block}  "
+            f"{record.first_token_ms:.1f} ms{mark}\n"
+        )
+
+
+def context_bench_summary(record: ContextBenchSummary, view: View) -> Iterator[str]:
+    yield (
+        f"{count(record.blocks, 'block')}, {record.tokens:,} tokens, {record.windows:.1f} windows; "
+        f"{record.accesses} accesses: median {record.median_ms:.1f} ms, "
+        f"p99 {record.p99_ms:.1f} ms; "
+        f"slope {record.slope_ms:.2f} ms for a million tokens "
+        f"[{record.slope_low:.2f}, {record.slope_high:.2f}]; "
+        f"memory grew by {record.growth_bytes / 2**20:.1f} MiB\n"
+    )
+    line = f"{record.equal} of {record.replayed} accesses computed afresh are equal"
+    yield view.terminal.out(line, "red" if record.exit_code else "green") + "\n"
+
+
 RENDERERS = cast(
     "dict[str, Renderer]",
     {
@@ -205,6 +261,11 @@ RENDERERS = cast(
         "recurring-run": recurring_run,
         "recurring-summary": recurring_summary,
         "bench-machine": machine,
+        "restore-row": restore_row,
+        "restore-stage": restore_stage,
+        "restore-summary": restore_summary,
+        "context-access": context_access,
+        "context-bench-summary": context_bench_summary,
         "select-batch": select_batch,
         "select-summary": select_summary,
         "select-time": select_time,

@@ -11,6 +11,9 @@ from kvg.cli.values import parse_numbers
 from kvg.flow.records import Record
 
 Tasks = Annotated[Path, typer.Option("--tasks", metavar="FILE", help="Tasks, in JSON Lines.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw it, as .png and as .svg.")
+]
 Model = Annotated[str | None, typer.Option("--model", metavar="M", help="A registered model.")]
 
 
@@ -218,7 +221,54 @@ def speed(
     return bench_speed(run.store, run.settings, request)
 
 
+def restore(
+    ctx: typer.Context,
+    model: Model = None,
+    lengths: Annotated[
+        str, typer.Option("--lengths", metavar="N,…", help="Tokens; 256,1000,4000,7900.")
+    ] = "256,1000,4000,7900",
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Grafts in each way; 5.")
+    ] = 5,
+    plot: Plot = None,
+) -> Iterable[Record]:
+    """Graft and first token against cold prefill, and where the time goes.
+
+    Each text is grafted from raw pages and from compressed ones, with a warm and a cold cache of
+    the system; every page is verified every time. The stages of the longest stand beside it.
+    """
+    from kvg.cli.plots import plotted
+    from kvg.flow.bench.restore import RestoreRequest, bench_restore
+
+    run = invocation(ctx)
+    request = RestoreRequest(model, parse_numbers(lengths, option="--lengths"), repeats)
+    return plotted(bench_restore(run.store, run.settings, request), plot)
+
+
+def context(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The context.")],
+    accesses: Annotated[
+        int, typer.Option("--accesses", metavar="N", min=3, help="Tokens to move to; 200.")
+    ] = 200,
+    plot: Plot = None,
+) -> Iterable[Record]:
+    """Move the window over a context by chance, time against depth.
+
+    Each access verifies, restores and proves its block. Every tenth is computed afresh and
+    compared, bit for bit. kvg context create makes the context.
+    """
+    from kvg.cli.plots import plotted
+    from kvg.flow.bench.context import ContextBenchRequest, bench_context
+
+    run = invocation(ctx)
+    request = ContextBenchRequest(name, accesses)
+    return plotted(bench_context(run.store, run.settings, request), plot)
+
+
 COMMANDS = {
+    "restore": restore,
+    "context": context,
     "exactness": exactness,
     "own-position": own_position,
     "capability": capability,
@@ -228,6 +278,14 @@ COMMANDS = {
     "speed": speed,
 }
 EXAMPLES = {
+    "restore": """
+    $ kvg bench restore
+    $ kvg bench restore --lengths 256,1000 --plot restore.png --json > restore.jsonl
+    """,
+    "context": """
+    $ kvg context create stdlib /usr/lib/python3.11 --room 64
+    $ kvg bench context stdlib --plot context.svg
+    """,
     "capability": """
     $ kvg bench capability --tasks bench/tasks/words.jsonl
     $ kvg bench capability --tasks bench/tasks/words.jsonl --limit 20 --json

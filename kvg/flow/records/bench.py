@@ -320,3 +320,107 @@ class RecurringSummary(Record):
     cpu_s_alone: float
     cpu_s_deposit: float
     cpu_s_grafted: float
+
+
+@frozen
+class RestoreRow(Record):
+    """Graft and first token of one text, against a cold prefill of it to its first token.
+
+    ``form`` is how pages are stored: ``raw`` or ``planes``. ``cache``: ``cold`` runs have the
+    pages' files dropped from the system's cache before each. Times are medians in milliseconds;
+    ``prefill_ms`` is of one run, ``factor`` how many times as long. Every page was verified in
+    every run; ``exact`` says that every run met its witness and gave the prefill's first token.
+    """
+
+    type: ClassVar[str] = "restore-row"
+    tokens: int
+    form: str
+    cache: str
+    repeats: int
+    bytes_raw: int
+    bytes_stored: int
+    prefill_ms: float
+    verify_ms: float
+    restore_ms: float
+    first_token_ms: float
+    factor: float
+    exact: bool
+
+
+@frozen
+class RestoreStage(Record):
+    """One stage of a restore alone, over all pages of one text, with ``threads`` threads.
+
+    ``read`` from the system's cache, ``hash`` BLAKE3, ``decode`` from byte planes with the frames'
+    checksums, ``copy`` from memory to the slot, ``unverified`` read straight to the slot and not
+    hashed, ``restore`` all of it. ``ms`` is the quickest of ``repeats``, ``cpu_ms`` the least
+    processor time. ``share``: of the slowest stage in the restore, at as many threads.
+    """
+
+    type: ClassVar[str] = "restore-stage"
+    tokens: int
+    form: str
+    stage: str
+    threads: int
+    repeats: int
+    bytes: int
+    ms: float
+    cpu_ms: float
+    share: float | None
+
+
+@frozen
+class RestoreSummary(Record):
+    """All rows: the factors at the longest text, warm. Exit code 11 unless every run was exact."""
+
+    type: ClassVar[str] = "restore-summary"
+    tokens: int
+    factor_raw: float
+    factor_planes: float
+    exact: bool
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.exact else Inexact.code
+
+
+@frozen
+class ContextAccess(Record):
+    """The window moved to a token drawn by chance: block found, verified, restored, proved by its
+    witness, first token chosen. ``memory_bytes`` is what the process holds after it."""
+
+    type: ClassVar[str] = "context-access"
+    number: int
+    offset: int
+    block: int
+    first_token_ms: float
+    restored_bytes: int
+    memory_bytes: int
+    logits: Digest
+    replayed: Digest | None
+
+
+@frozen
+class ContextBenchSummary(Record):
+    """All accesses. ``slope_ms`` is of time over depth, for a million tokens, with its 95 %
+    confidence interval. ``growth_bytes``: the most that memory grew by after the first access.
+    Every tenth access was computed afresh; exit code 11 unless all of those are equal."""
+
+    type: ClassVar[str] = "context-bench-summary"
+    context: str
+    blocks: int
+    tokens: int
+    windows: float
+    accesses: int
+    median_ms: float
+    p99_ms: float
+    slope_ms: float
+    slope_low: float
+    slope_high: float
+    growth_bytes: int
+    replayed: int
+    equal: int
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.equal == self.replayed else Inexact.code

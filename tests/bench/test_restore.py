@@ -1,0 +1,73 @@
+"""``kvg bench restore`` and ``context``, small: exact, complete, and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvg.flow.bench.context import slope_of
+from tests import models
+
+
+def records(done: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
+    pytest.importorskip("matplotlib")
+    done = kvg(
+        "bench", "restore", "--lengths", "64,300", "--repeats", "2", "--plot", "r.svg", "--json"
+    )
+    assert done.code == 0, done.err
+    setup, *rest = records(done)
+    rows = [r for r in rest if r["type"] == "restore-row"]
+    assert setup["bench"] == "restore" and len(rows) == 8
+    assert {(r["form"], r["cache"]) for r in rows} == {
+        (form, cache) for form in ("raw", "planes") for cache in ("warm", "cold")
+    }
+    for row in rows:
+        assert row["exact"] is True
+        assert row["factor"] == pytest.approx(row["prefill_ms"] / row["first_token_ms"])
+        assert row["verify_ms"] + row["restore_ms"] <= 4 * row["first_token_ms"]
+    stages = {(r["form"], r["stage"]) for r in rest if r["type"] == "restore-stage"}
+    assert {stage for form, stage in stages if form == "raw"} == {
+        "read", "hash", "copy", "unverified", "restore"
+    }  # fmt: skip
+    assert ("planes", "decode") in stages
+    assert rest[-1]["type"] == "restore-summary"
+    assert (user.folder / "r.png").read_bytes()[:4] == b"\x89PNG"
+    assert "<svg" in (user.folder / "r.svg").read_text()[:2000]
+
+
+def test_context(kvg: Callable[..., Any], user: models.User) -> None:
+    text = models.real_text()[:6000]
+    (user.folder / "corpus.txt").write_text(text)
+    made = kvg("context", "create", "c", "corpus.txt", "--block-tokens", "400", "--json")
+    n_blocks = records(made)[-1]["blocks"]
+    assert n_blocks >= 6
+    done = kvg("bench", "context", "c", "--accesses", "25", "--json")
+    assert done.code == 0, done.err
+    accesses = [r for r in records(done) if r["type"] == "context-access"]
+    summary = records(done)[-1]
+    assert len(accesses) == 25 and summary["blocks"] == n_blocks
+    assert (summary["replayed"], summary["equal"]) == (3, 3)
+    assert all((r["replayed"] is not None) == (r["number"] % 10 == 0) for r in accesses)
+    assert len({r["block"] for r in accesses}) > 3
+    assert summary["slope_low"] <= summary["slope_ms"] <= summary["slope_high"]
+
+
+def test_slope() -> None:
+    assert slope_of([0, 1, 2, 3], [1, 3, 5, 7]) == (2.0, 0.0)
+    slope, error = slope_of([1, 2, 3, 4], [1, 2, 2, 4])
+    assert slope == pytest.approx(0.9) and error == pytest.approx(0.2645751)
+    assert slope_of([1, 1, 1], [1, 2, 3]) == (0.0, 0.0)
+
+
+def test_another_ending_is_refused_before_anything_is_measured(
+    kvg: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert kvg("bench", "restore", "--plot", "r.pdf").code == 2
