@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import short
-from kvg.errors import KvgError, NotFound
+from kvg.errors import KvgError, NotFound, UsageError
 from kvg.flow.fsck import fsck
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import Forgotten, Remaining
@@ -17,6 +17,7 @@ from kvg.store.traces import find_traces, take_traces
 
 if TYPE_CHECKING:
     from kvg.digest import Digest
+    from kvg.flow.exchange.places import Place
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.store import Store
@@ -24,28 +25,59 @@ if TYPE_CHECKING:
     from kvg.store.traces import Trace
 
 
-def forget(store: Store, settings: Settings, targets: Sequence[str]) -> Iterator[Record]:
+def forget(
+    store: Store, settings: Settings, targets: Sequence[str], *, remote: str | None = None
+) -> Iterator[Record]:
     """Remove artifacts for good: content, token ids, sources, and every page only they use.
 
     Yields what stays because something else needs it, faults, and for each artifact what was done.
     Their names go too; a tombstone in the log stays. Then everything is checked, and every file is
-    searched for bytes of what went. Raises ``NotFound``, ``Corrupt``, ``Conflict``.
+    searched for bytes of what went. With ``remote`` the remote of that name forgets it after that.
+    Raises ``NotFound``, ``Corrupt``, ``Conflict``.
     """
-    for digest in dict.fromkeys(_target(store, target) for target in targets):
+    place = None if remote is None else _place(store, remote)
+    for digest in dict.fromkeys(
+        _target(store, target, again=place is not None) for target in targets
+    ):
         yield from _forget(store, settings, digest)
+        if place is not None:
+            from kvg.flow.exchange.forgetting import forget_there
+
+            yield from forget_there(store, settings, place, digest)
 
 
-def _target(store: Store, text: str) -> Digest:
-    """What ``text`` means; also an artifact whose removal was cut short."""
+def _place(store: Store, name: str) -> Place:
+    from kvg.flow.exchange.places import find_place
+
+    return find_place(store, name)
+
+
+def _target(store: Store, text: str, *, again: bool) -> Digest:
+    """What ``text`` means; also an artifact whose removal was cut short.
+
+    ``again``: also what a ref stood for until it was forgotten here.
+    """
     try:
         return store.resolve(text).digest
     except NotFound:
+        if again and (last := _last_value(store, text)) is not None:
+            return last
         digits = parse_digest_prefix(text)
         wanted = f"sha256:{digits}"
         found = [d for d in store.forgotten() if digits is not None and d.startswith(wanted)]
         if len(found) != 1:
             raise
         return found[0]
+
+
+def _last_value(store: Store, name: str) -> Digest | None:
+    """What the ref ``name``, which is gone, stood for last, where that is forgotten."""
+    try:
+        moves = store.history(name)
+    except (NotFound, UsageError):
+        return None
+    last = next((move.digest for move in moves if move.digest is not None), None)
+    return last if last in store.forgotten() else None
 
 
 def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record]:

@@ -13,23 +13,18 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kvg import codec as kvz
-from kvg.digest import Digest, short
-from kvg.errors import Corrupt, NotFound, RemoteFailed
+from kvg.errors import RemoteFailed
+from kvg.flow.exchange.needed import closure_there, marked
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import REFUSED, Reader, told
-from kvg.flow.exchange.receiving import ENVELOPE_LIMIT_BYTES, MANIFEST_LIMIT_BYTES
 from kvg.flow.records.exchange import RemoteCollected
 from kvg.flow.records.findings import Finding
-from kvg.objects.manifest import parse_manifest
 from kvg.remote.file_remote import FileRemote
-from kvg.store.closure import digests_named
-from kvg.store.objects import HEADER_SLACK_BYTES
 
 if TYPE_CHECKING:
+    from kvg.digest import Digest
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
@@ -50,25 +45,13 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
                 hint="registries and web servers do that themselves",
             )
         remote.check()
-        with _marked(remote, store.log.origin, dry_run=settings.tell_dry_run()):
+        with marked(remote, store.log.origin, dry_run=settings.tell_dry_run()):
             reader = Reader(store, place, remote, keep=not settings.dry_run)
             needed: set[Digest] = set()
             findings = tuple(_look(store, remote, reader, needed))
             yield from findings
             if not findings:
                 yield _collect(settings, remote, place.name, needed)
-
-
-@contextmanager
-def _marked(remote: FileRemote, owner: str, *, dry_run: bool) -> Iterator[None]:
-    if dry_run:
-        yield
-        return
-    remote.begin_gc(owner)
-    try:
-        yield
-    finally:
-        remote.end_gc()
 
 
 def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> Iterator[Finding]:
@@ -83,36 +66,9 @@ def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> 
             yield found
             continue
         try:
-            needed.update(_closure(store, remote, reader, found.digest, found.name))
+            needed.update(closure_there(store, remote, reader, found.digest, found.name))
         except REFUSED as error:
             yield told(error, found.name)
-
-
-def _closure(
-    store: Store, remote: Remote, reader: Reader, digest: Digest, what: str
-) -> Iterator[Digest]:
-    """Everything that the artifact ``digest`` needs there."""
-    yield digest
-    manifest = parse_manifest(_read(store, remote, digest, MANIFEST_LIMIT_BYTES, what), what=what)
-    yield manifest.tokens.digest
-    yield from (page.digest for page in manifest.pages)
-    for _, _, envelope in reader.attestations(digest):
-        yield envelope
-        yield from digests_named(_read(store, remote, envelope, ENVELOPE_LIMIT_BYTES, what))
-
-
-def _read(store: Store, remote: Remote, digest: Digest, limit: int, what: str) -> bytes:
-    name = f"{what}: object {short(digest)}"
-    if store.objects.has(digest):
-        try:
-            return bytes(store.objects.read(digest, what=name, limit=limit))
-        except Corrupt:
-            pass  # the remote may have it whole
-    try:
-        stored = b"".join(remote.get(digest, limit=limit + limit // 32 + HEADER_SLACK_BYTES))
-    except NotFound as error:
-        raise Corrupt(error.message) from None
-    return bytes(kvz.decode(stored, digest=digest, size=None, what=name, limit=limit))
 
 
 def _collect(

@@ -126,6 +126,15 @@ class Registry:
             )
         self._whole(response, (202, 200, 204, *web.ABSENT), digest)
 
+    def delete_blob(self, digest: Digest) -> bool:
+        """Delete a blob; whether it is gone. Many registries leave that to their own clean-up."""
+        response = self._ask("DELETE", f"{self._base}/blobs/{digest}")
+        if response.status in (400, 403, 405, 501):
+            self._connections.drop()
+            return False
+        self._whole(response, (202, 200, 204, *web.ABSENT), digest)
+        return True
+
     def referrers(self, digest: Digest) -> tuple[oci.Descriptor, ...]:
         """What refers to a manifest, by the registry's own list or by the fallback tag."""
         what = f"{self.url}: referrers of {short(digest)}"

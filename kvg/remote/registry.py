@@ -6,6 +6,7 @@
     referrers of that                    attestations, receipts and what they name
     _kvg.log.<origin>                    the files of a publisher's log
     _kvg.keys                            public keys on offer
+    _kvg.forget.<digest>                 what is left to remove of an artifact that is forgotten
 
 A registry replaces a tag without a condition: what a tag is is looked at just before and just
 after. Of two pushes in that instant the later wins; the earlier's artifact and log stay, and its
@@ -24,7 +25,7 @@ from kvg.digest import Digest, sha256, short
 from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
 from kvg.frozen import frozen
 from kvg.remote import layout, oci
-from kvg.remote.distribution import Fetched, Registry
+from kvg.remote.distribution import Fetched, Registry, fallback_tag
 from kvg.remote.files import ASKERS, PIECE_BYTES, at_once
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 LOG_TAG: Final = "_kvg.log."
 KEYS_TAG: Final = "_kvg.keys"
+FORGET_TAG: Final = "_kvg.forget."
 MAX_TAG_CHARS: Final = 128
 _FALLBACK: Final = r"sha256-[0-9a-f]{64}"
 
@@ -224,6 +226,69 @@ class RegistryRemote:
     def document(self, layer: Descriptor, limit: int = oci.MAX_DOCUMENT_BYTES) -> bytes:
         """A small blob, its digest checked. Raises ``Corrupt``."""
         return _document(self._registry, layer, limit)
+
+    def tagged(self, name: str) -> Tagged | None:
+        """The artifact's image manifest under the ref ``name``, as it is now."""
+        return self._look(tag_of(name, self.url))
+
+    def referring(self, subject: Digest) -> list[tuple[Digest, Image]]:
+        """What is attested of an image manifest: the manifests that refer to it."""
+        found: list[tuple[Digest, Image]] = []
+        for item in self._registry.referrers(subject):
+            fetched = self._registry.manifest(item.digest)
+            if fetched is None:
+                continue
+            image = oci.parse_image(fetched.data, what=f"{self.url}: {short(item.digest)}")
+            if image.artifact_type == oci.ATTESTATION:
+                found.append((fetched.digest, image))
+        return found
+
+    def image(self, tag: str, kind: str) -> Image | None:
+        """The image manifest of kind ``kind`` under ``tag``. Raises ``Corrupt`` on another kind."""
+        return self._image(tag, kind)
+
+    def put_image(self, tag: str, image: Image) -> None:
+        """Put an image manifest whose blobs are there under ``tag``."""
+        self._registry.put_manifest(tag, oci.encode_image(image), oci.IMAGE)
+
+    def delete_tag(self, tag: str) -> None:
+        """Delete the image manifest under ``tag``; again is harmless."""
+        found = self._registry.manifest(tag)
+        if found is not None:
+            self._registry.delete_manifest(found.digest)
+
+    def delete_image(self, digest: Digest) -> None:
+        """Delete an image manifest, its tags, and what it is named by as a subject."""
+        self._registry.delete_manifest(digest)
+        listed = self._registry.manifest(fallback_tag(digest))
+        if listed is not None:
+            self._registry.delete_manifest(listed.digest)
+        with self._guard:
+            self._tagged = {t: f for t, f in self._tagged.items() if f and f.digest != digest}
+
+    def has_blob(self, digest: Digest) -> bool:
+        """Whether a blob is there."""
+        return self._registry.has_blob(digest)
+
+    def delete_blob(self, digest: Digest) -> bool:
+        """Delete a blob; whether it is gone."""
+        return self._registry.delete_blob(digest)
+
+    def users_of_blobs(self, *, besides: frozenset[Digest]) -> dict[Digest, tuple[str, ...]]:
+        """Which tags need which blob, also by what refers to them; ``besides``: not these."""
+        users: dict[Digest, set[str]] = {}
+        for tag in self._tags():
+            fetched = self._registry.manifest(tag)
+            if fetched is None or fetched.digest in besides or tag.startswith(FORGET_TAG):
+                continue
+            try:
+                image = oci.parse_image(fetched.data, what=f"{self.url}: {tag}")
+            except Corrupt:
+                continue  # an index: what it lists has no blobs of its own
+            for one in (image, *(found for _, found in self.referring(fetched.digest))):
+                for layer in (one.config, *one.layers):
+                    users.setdefault(layer.digest, set()).add(tag.replace("..", "/"))
+        return {digest: tuple(sorted(found)) for digest, found in users.items()}
 
     def _moved(self, name: str) -> Conflict:
         return Conflict(f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again")

@@ -268,7 +268,9 @@ USER, PASSWORD = "reader", "a password of the registry"
 
 
 @contextmanager
-def registry(folder: Path, host: Host = HERE, *, login: bool = False) -> Iterator[Oci]:
+def registry(
+    folder: Path, host: Host = HERE, *, login: bool = False, deletes: bool = True
+) -> Iterator[Oci]:
     """A real registry; with ``login`` it wants the one that docker's configuration has."""
     program, port = need("docker-registry"), free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -276,7 +278,7 @@ def registry(folder: Path, host: Host = HERE, *, login: bool = False) -> Iterato
     text = (
         "version: 0.1\nlog: {level: warn}\n"
         f"storage:\n  filesystem: {{rootdirectory: {folder / 'data'}}}\n"
-        "  delete: {enabled: true}\n"
+        f"  delete: {{enabled: {str(deletes).lower()}}}\n"
         f"http: {{addr: {server}}}\n"
     )
     access = Access({}, folder)

@@ -110,6 +110,8 @@ _HOMES: dict[str, str] = {
     "stats": "upkeep",
     "quota": "upkeep",
     "remaining": "upkeep",
+    "remote-collected": "exchange",
+    "remote-forgotten": "exchange",
     "forgotten": "upkeep",
     "bundle": "exchange",
     "bundle-ref": "exchange",

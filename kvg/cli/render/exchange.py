@@ -11,6 +11,7 @@ from kvg.cli.terminal import printable
 from kvg.flow.records.exchange import (
     BundleEntry,
     BundleSummary,
+    ForgottenThere,
     LockEntry,
     OfferedKey,
     RemoteCollected,
@@ -62,6 +63,16 @@ def remote_collected(record: RemoteCollected, view: View) -> Iterator[str]:
     )
 
 
+def remote_forgotten(record: ForgottenThere, view: View) -> Iterator[str]:
+    word = "would forget" if record.dry_run else "forgotten"
+    names = f"  ({', '.join(record.refs)})" if record.refs else ""
+    shared = f"; {count(record.remaining, 'object')} shared with others" if record.remaining else ""
+    yield (
+        f"{record.remote}: {word} {brief(record.digest)}{names}  "
+        f"{count(record.objects, 'object')}, {size(record.bytes)}{shared}\n"
+    )
+
+
 def remote_ref(record: RemoteRefEntry, view: View) -> Iterator[str]:
     if record.digest is None:
         refused = view.terminal.out("refused", "red")
@@ -109,6 +120,7 @@ RENDERERS = cast(
         "transfer-ref": transfer_ref,
         "remote": remote,
         "remote-collected": remote_collected,
+        "remote-forgotten": remote_forgotten,
         "remote-ref": remote_ref,
         "offered-key": offered_key,
     },

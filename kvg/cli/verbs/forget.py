@@ -12,6 +12,10 @@ from kvg.flow.records import Record
 def forget(
     ctx: typer.Context,
     refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    remote: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Then the same on this remote, the log included."),
+    ] = None,
 ) -> Iterable[Record]:
     """Remove the content of an artifact for good.
 
@@ -19,11 +23,16 @@ def forget(
     tombstone with its digest. What other artifacts need stays and is listed. Proved by kvg fsck
     and by a search of every file of the store for bytes of what went, in stored and raw form.
     Copies elsewhere, and what the disk keeps of deleted files, are beyond it.
+
+    With --remote the remote drops the refs that stand for it and every object only it uses there,
+    and gets the tombstone. What can't be removed there (it can only be read, another publisher's
+    ref stands for it, a registry that deletes nothing) is told, and decides the exit code; the same
+    command again goes on. Not while somebody pushes there.
     """
     from kvg.flow.forget import forget as flow
 
     run = invocation(ctx)
-    return flow(run.store, run.settings, refs)
+    return flow(run.store, run.settings, refs, remote=remote)
 
 
 COMMANDS = {"forget": forget}
@@ -32,5 +41,7 @@ EXAMPLES = {
     $ kvg forget handbook --dry-run
     $ kvg forget handbook
     forgotten: sha256:9f2ab1…  (handbook)  29 objects, 74.3 MiB; nothing of it found
+    $ kvg forget notes --remote origin
+    origin: forgotten sha256:1b07c4…  (notes)  29 objects, 74.3 MiB
     """
 }

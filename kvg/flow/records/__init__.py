@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from kvg.flow.records.exchange import (
         BundleEntry,
         BundleSummary,
+        ForgottenThere,
         LockEntry,
         OfferedKey,
         RemoteCollected,
@@ -179,6 +180,7 @@ _HOMES = {
     "GateKind": "flywheel",
     "GateResult": "flywheel",
     "Forgotten": "upkeep",
+    "ForgottenThere": "exchange",
     "FsckSummary": "upkeep",
     "Graft": "computed",
     "HelpText": "program",
@@ -272,6 +274,7 @@ __all__ = [
     "GateKind",
     "GateResult",
     "Forgotten",
+    "ForgottenThere",
     "FsckSummary",
     "Graft",
     "HelpText",

@@ -125,3 +125,21 @@ class Transfer(Record):
     resumed: int
     seconds: float
     dry_run: bool
+
+
+@frozen
+class ForgottenThere(Record):
+    """An artifact that was removed from a remote, or in a dry run would be.
+
+    ``refs`` were taken off; ``objects`` of ``bytes`` removed; ``remaining`` objects are needed by
+    other refs there. What could not be removed is told in findings before it.
+    """
+
+    type: ClassVar[str] = "remote-forgotten"
+    remote: str
+    digest: Digest
+    refs: tuple[str, ...]
+    objects: int
+    bytes: int
+    remaining: int
+    dry_run: bool

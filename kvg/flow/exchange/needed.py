@@ -1,0 +1,64 @@
+"""What an artifact needs on a remote, and the mark that keeps a removal and a push apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kvg import codec as kvz
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, NotFound
+from kvg.flow.exchange.receiving import ENVELOPE_LIMIT_BYTES, MANIFEST_LIMIT_BYTES
+from kvg.objects.manifest import parse_manifest
+from kvg.store.closure import digests_named
+from kvg.store.objects import HEADER_SLACK_BYTES
+
+if TYPE_CHECKING:
+    from kvg.flow.exchange.reading import Reader
+    from kvg.remote import Remote
+    from kvg.remote.file_remote import FileRemote
+    from kvg.store import Store
+
+
+@contextmanager
+def marked(remote: FileRemote, owner: str, *, dry_run: bool) -> Iterator[None]:
+    """No push there meanwhile; nothing is marked in a dry run. Raises ``Conflict``."""
+    if dry_run:
+        yield
+        return
+    remote.begin_gc(owner)
+    try:
+        yield
+    finally:
+        remote.end_gc()
+
+
+def closure_there(
+    store: Store, remote: Remote, reader: Reader, digest: Digest, what: str
+) -> Iterator[Digest]:
+    """Everything that the artifact ``digest`` needs there."""
+    yield digest
+    manifest = parse_manifest(
+        read_there(store, remote, digest, MANIFEST_LIMIT_BYTES, what), what=what
+    )
+    yield manifest.tokens.digest
+    yield from (page.digest for page in manifest.pages)
+    for _, _, envelope in reader.attestations(digest):
+        yield envelope
+        yield from digests_named(read_there(store, remote, envelope, ENVELOPE_LIMIT_BYTES, what))
+
+
+def read_there(store: Store, remote: Remote, digest: Digest, limit: int, what: str) -> bytes:
+    """The raw bytes of an object: from here, or from there. Raises ``Corrupt``."""
+    name = f"{what}: object {short(digest)}"
+    if store.objects.has(digest):
+        try:
+            return bytes(store.objects.read(digest, what=name, limit=limit))
+        except Corrupt:
+            pass  # the remote may have it whole
+    try:
+        stored = b"".join(remote.get(digest, limit=limit + limit // 32 + HEADER_SLACK_BYTES))
+    except NotFound as error:
+        raise Corrupt(error.message) from None
+    return bytes(kvz.decode(stored, digest=digest, size=None, what=name, limit=limit))
