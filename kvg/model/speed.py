@@ -49,12 +49,14 @@ class StockModel:
         self._module.eval().to(device)
         self._device = device
 
-    def run(self, ids: Sequence[int], cache: DynamicCache) -> None:
-        """Append ``ids`` to ``cache`` and compute the logits of the last one."""
+    def run(self, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
+        """Append ``ids`` to ``cache`` and compute the logits ``[vocabulary]`` of the last one."""
         tokens = torch.tensor([list(ids)], device=self._device)
         held = {cache_argument(self._module): cache}
         with torch.inference_mode():
-            self._module(input_ids=tokens, use_cache=True, logits_to_keep=1, **held)
+            out = self._module(input_ids=tokens, use_cache=True, logits_to_keep=1, **held)
+        logits: torch.Tensor = out.logits[0, -1]
+        return logits
 
 
 def prefill_pairs(

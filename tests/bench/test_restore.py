@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvg.flow.bench.context import slope_of
+from kvg.flow.bench.counters import counted
 from tests import models
 
 
@@ -39,6 +40,10 @@ def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
     }  # fmt: skip
     assert ("planes", "decode") in stages
     assert rest[-1]["type"] == "restore-summary"
+    others = [r for r in rest if r["type"] == "restore-other"]
+    assert [r["way"] for r in others] == ["transformers, safetensors", "transformers, torch.save"]
+    assert all(r["bytes_stored"] > 0 and r["first_token_ms"] > 0 for r in others)
+    assert not others[0]["notices_damage"]  # safetensors has no checksum
     assert (user.folder / "r.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (user.folder / "r.svg").read_text()[:2000]
 
@@ -58,6 +63,33 @@ def test_context(kvg: Callable[..., Any], user: models.User) -> None:
     assert all((r["replayed"] is not None) == (r["number"] % 10 == 0) for r in accesses)
     assert len({r["block"] for r in accesses}) > 3
     assert summary["slope_low"] <= summary["slope_ms"] <= summary["slope_high"]
+
+
+def test_energy_is_counted_or_null(kvg: Callable[..., Any]) -> None:
+    done = kvg("bench", "energy", "--length", "64", "--runs", "2", "--json")
+    assert done.code == 0, done.err
+    prefill, graft = records(done)[1:]
+    assert (prefill["tokens_computed"], graft["tokens_computed"]) == (prefill["tokens"], 1)
+    for row in (prefill, graft):
+        assert row["cpu_seconds"] > 0 and (row["joules"] is None) == (row["counter"] is None)
+
+
+def test_counters_of_packages_are_added_and_may_begin_anew(tmp_path: Path) -> None:
+    for name, value in (("intel-rapl:0", 900), ("intel-rapl:1", 50), ("intel-rapl:0:0", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "energy_uj").write_text(f"{value * 10**6}\n")
+        (tmp_path / name / "max_energy_range_uj").write_text(f"{1000 * 10**6}\n")
+    with counted(tmp_path) as energy:
+        (tmp_path / "intel-rapl:0" / "energy_uj").write_text(f"{20 * 10**6}\n")
+        (tmp_path / "intel-rapl:1" / "energy_uj").write_text(f"{57 * 10**6}\n")
+        (tmp_path / "intel-rapl:0:0" / "energy_uj").write_text(f"{99 * 10**6}\n")
+    if energy.counter == "rapl":
+        assert energy.joules == 127.0
+    else:  # a machine that has a card as well
+        assert energy.counter == "rapl+nvml" and (energy.joules or 0) >= 127.0
+    with counted(tmp_path / "none") as energy:
+        pass
+    assert energy.counter in (None, "nvml")
 
 
 def test_slope() -> None:

@@ -60,6 +60,8 @@ _HOMES: dict[str, str] = {
     "bench-setup": "bench",
     "context-access": "bench",
     "context-bench-summary": "bench",
+    "energy-row": "bench",
+    "restore-other": "bench",
     "restore-row": "bench",
     "restore-stage": "bench",
     "restore-summary": "bench",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, seconds
+from kvg.cli.render.words import brief, count, seconds, size
 from kvg.flow.records.bench import (
     AcceptanceRun,
     AcceptanceSummary,
@@ -16,6 +16,7 @@ from kvg.flow.records.bench import (
     CapabilitySummary,
     ContextAccess,
     ContextBenchSummary,
+    EnergyRow,
     ExactnessRow,
     ExactnessRun,
     ExactnessSummary,
@@ -24,6 +25,7 @@ from kvg.flow.records.bench import (
     OwnPositionSummary,
     RecurringRun,
     RecurringSummary,
+    RestoreOther,
     RestoreRow,
     RestoreStage,
     RestoreSummary,
@@ -220,6 +222,23 @@ def restore_stage(record: RestoreStage, view: View) -> Iterator[str]:
     )
 
 
+def restore_other(record: RestoreOther, view: View) -> Iterator[str]:
+    damage = "a flipped bit is noticed" if record.notices_damage else "a flipped bit goes unnoticed"
+    yield (
+        f"{record.tokens:>7,} tokens  {record.way:<26} first token "
+        f"{record.first_token_ms:8.1f} ms  "
+        f"{size(record.bytes_stored)}  {damage}  {'exact' if record.exact else 'not exact'}\n"
+    )
+
+
+def energy_row(record: EnergyRow, view: View) -> Iterator[str]:
+    joules = "no counter" if record.joules is None else f"{record.joules:.2f} J ({record.counter})"
+    yield (
+        f"{record.way:<8} {record.tokens:,} tokens, {record.tokens_computed:,} computed  "
+        f"{record.seconds:.3f} s  {record.cpu_seconds:.3f} CPU s  {joules}\n"
+    )
+
+
 def restore_summary(record: RestoreSummary, view: View) -> Iterator[str]:
     line = (
         f"{record.tokens:,} tokens, warm: {record.factor_raw:.1f} times from raw pages, "
@@ -261,6 +280,8 @@ RENDERERS = cast(
         "recurring-run": recurring_run,
         "recurring-summary": recurring_summary,
         "bench-machine": machine,
+        "energy-row": energy_row,
+        "restore-other": restore_other,
         "restore-row": restore_row,
         "restore-stage": restore_stage,
         "restore-summary": restore_summary,

@@ -266,7 +266,27 @@ def context(
     return plotted(bench_context(run.store, run.settings, request), plot)
 
 
+def energy(
+    ctx: typer.Context,
+    model: Model = None,
+    length: Annotated[
+        int, typer.Option("--length", metavar="N", min=1, help="Tokens of the text; 4000.")
+    ] = 4000,
+    runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Grafts; 20.")] = 20,
+) -> Iterable[Record]:
+    """What the first token costs by prefill and by graft.
+
+    Joules are read from RAPL and NVML. Where a machine has no counter they are null, beside the
+    processor seconds and the tokens that were computed; watts are never assumed.
+    """
+    from kvg.flow.bench.energy import EnergyRequest, bench_energy
+
+    run = invocation(ctx)
+    return bench_energy(run.store, run.settings, EnergyRequest(model, length, runs))
+
+
 COMMANDS = {
+    "energy": energy,
     "restore": restore,
     "context": context,
     "exactness": exactness,
@@ -278,6 +298,10 @@ COMMANDS = {
     "speed": speed,
 }
 EXAMPLES = {
+    "energy": """
+    $ kvg bench energy
+    $ kvg bench energy --length 1000 --runs 50 --json
+    """,
     "restore": """
     $ kvg bench restore
     $ kvg bench restore --lengths 256,1000 --plot restore.png --json > restore.jsonl

@@ -15,7 +15,7 @@ from kvg.digest import blake3_bytes
 from kvg.errors import UsageError
 from kvg.flow.bench.library import Library, open_library
 from kvg.flow.bench.setup import setup_of
-from kvg.flow.records.bench import RestoreRow, RestoreStage, RestoreSummary
+from kvg.flow.records.bench import RestoreOther, RestoreRow, RestoreStage, RestoreSummary
 from kvg.flow.requests import DepositRequest
 from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.parallel import in_order
@@ -58,7 +58,7 @@ def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> 
         library.session.check_window(max(request.lengths))
         rows: list[RestoreRow] = []
         for length in sorted(set(request.lengths)):
-            measured = _Measured.of(library, length, request.repeats)
+            measured = Measured.of(library, length, request.repeats)
             for form, codec in FORMS:
                 measured.store_as(codec)
                 for cache in ("warm", "cold"):
@@ -66,6 +66,7 @@ def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> 
                     yield rows[-1]
                 if length == max(request.lengths):
                     yield from measured.stages(form)
+        yield from _others(library, measured)
         warm = {row.form: row for row in rows[-4:] if row.cache == "warm"}
         yield RestoreSummary(
             tokens=rows[-1].tokens,
@@ -76,7 +77,7 @@ def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class Measured:
     """One deposited text, the time of its prefill, and the first token of that."""
 
     library: Library
@@ -87,7 +88,7 @@ class _Measured:
     token: int
 
     @classmethod
-    def of(cls, library: Library, length: int, repeats: int) -> _Measured:
+    def of(cls, library: Library, length: int, repeats: int) -> Measured:
         from kvg.model.session import lowest_maximum
         from kvg.verify import verify_artifact
 
@@ -135,7 +136,7 @@ class _Measured:
         for number in range(self.repeats + 1):
             if cache == "cold":
                 self._drop()
-            runs.append(self._graft())
+            runs.append(self.graft())
             if number == 0 and cache == "warm":
                 runs.clear()  # the first one fills the cache
         objects = self.library.store.objects
@@ -155,7 +156,7 @@ class _Measured:
             exact=all(run[3] for run in runs),
         )
 
-    def _graft(self) -> tuple[float, float, float, bool]:
+    def graft(self) -> tuple[float, float, float, bool]:
         """Milliseconds to verify, to restore and to the first token; whether that is the right one.
 
         A witness that is not met is raised.
@@ -271,6 +272,35 @@ class _Measured:
 
         common = {"read": read, "hash": hashed, "copy": copy}
         return {**common, **({"unverified": unverified} if form == "raw" else {"decode": decode})}
+
+
+def _others(library: Library, measured: Measured) -> Iterator[RestoreOther]:
+    """The longest text as users of transformers keep it: read back, and a token after it."""
+    from kvg.model.dtypes import tensor_digest
+    from kvg.model.foreign_cache import WAYS, KeptCache
+    from kvg.model.speed import StockModel
+
+    model, session = library.model, library.session
+    stock = StockModel(model.path, model.dtype, session.model.device, model.adapter)
+    for number, way in enumerate(WAYS):
+        path = library.settings.cwd / f"other-{number}"
+        kept = KeptCache(stock, measured.verified.ids, path, way)
+        size, times, same = path.stat().st_size, [], True
+        for _ in range(measured.repeats + 1):
+            began = time.perf_counter()
+            logits = kept.restored()
+            logits.argmax().item()
+            times.append((time.perf_counter() - began) * 1e3)
+            same = same and tensor_digest(logits) == tensor_digest(kept.fresh)
+        yield RestoreOther(
+            tokens=measured.verified.manifest.count,
+            way=way,
+            repeats=measured.repeats,
+            bytes_stored=size,
+            first_token_ms=median(times[1:]),
+            notices_damage=kept.notices_a_flipped_bit(),
+            exact=same,
+        )
 
 
 def _all(run: Callable[[Page], None], pages: Sequence[Page], threads: int) -> None:

@@ -370,6 +370,44 @@ class RestoreStage(Record):
 
 
 @frozen
+class RestoreOther(Record):
+    """The same text's state kept another way, beside kvg's own rows.
+
+    ``first_token_ms`` is the median of reading it and of one token after it, with a warm cache.
+    ``notices_damage``: whether reading failed once one bit of the file had been flipped.
+    ``exact``: whether the logits are those of that library's own pass over the whole text.
+    """
+
+    type: ClassVar[str] = "restore-other"
+    tokens: int
+    way: str
+    repeats: int
+    bytes_stored: int
+    first_token_ms: float
+    notices_damage: bool
+    exact: bool
+
+
+@frozen
+class EnergyRow(Record):
+    """What one way to the first token of a text cost. ``tokens_computed`` went through the model.
+
+    ``joules`` is None where the machine has no counter: it is never reckoned from assumed watts.
+    ``counter`` names what was read: ``rapl``, ``nvml`` or both.
+    """
+
+    type: ClassVar[str] = "energy-row"
+    way: str
+    tokens: int
+    tokens_computed: int
+    runs: int
+    seconds: float
+    cpu_seconds: float
+    joules: float | None
+    counter: str | None
+
+
+@frozen
 class RestoreSummary(Record):
     """All rows: the factors at the longest text, warm. Exit code 11 unless every run was exact."""
 
