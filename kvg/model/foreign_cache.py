@@ -69,9 +69,9 @@ class KeptCache:
 
 def _tensors(cache: DynamicCache) -> Tensors:
     return {
-        f"{number:04}.{name}": part.contiguous()
+        f"{number:04}.{name}": cast("torch.Tensor", getattr(layer, part)).contiguous()
         for number, layer in enumerate(cache.layers)
-        for name, part in (("k", layer.keys), ("v", layer.values))
+        for name, part in (("k", "keys"), ("v", "values"))
     }
 
 

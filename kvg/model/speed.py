@@ -88,7 +88,9 @@ def _step(session: Session, slot: Slot, token: int) -> None:
     session.run(slot, [token], [0])
 
 
-def _pairs(theirs: Callable[[], None], ours: Callable[[], None], repeats: int) -> Iterator[Pair]:
+def _pairs(
+    theirs: Callable[[], object], ours: Callable[[], object], repeats: int
+) -> Iterator[Pair]:
     theirs()
     ours()
     for number in range(repeats):
@@ -100,7 +102,7 @@ def _pairs(theirs: Callable[[], None], ours: Callable[[], None], repeats: int) -
         yield Pair(stock[0], invariant[0], stock[1], invariant[1])
 
 
-def _timed(work: Callable[[], None]) -> tuple[float, float]:
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
