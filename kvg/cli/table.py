@@ -239,7 +239,7 @@ VERBS: tuple[Verb, ...] = (
             ("energy", "what the first token costs by prefill and by graft"),
             ("context", "move the window over a context by chance, time against depth"),
             ("select", "find the methods of many near twins by exact address"),
-            ("speed", "time the invariant reference against stock attention"),
+            ("speed", "time the invariant reference against stock attention on this machine"),
         ),
     ),
     Verb(
