@@ -13,7 +13,7 @@ clones it from a web server, and sets beside each what a plain tool needs for th
 Pages are real where ``--pages DIR`` names a store that holds some (they are repeated, the first
 bytes of each varied, so that no two are equal); else they are normal values in bf16. Then: a second
 push of nothing new with many artifacts, and at half as many (its growth); a push of an artifact
-that shares half its pages; the memory that a push takes.
+that shares half its pages; the memory that a push and a clone take.
 
 Every figure is the best of ``--runs``; servers that are missing are named and left out. JSON goes
 to ``bench/results/exchange.json`` with the machine described.
@@ -26,6 +26,7 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
 
+from bench.store import grow, write_object  # noqa: E402
 from kvg.digest import blake3_hex, sha256, shake256  # noqa: E402
 from kvg.objects import manifest as m  # noqa: E402
 from kvg.objects import page as p  # noqa: E402
@@ -392,33 +394,51 @@ class Bench:
         store = Store.init(folder, keyring=keyring)
         store.trust_first(self.key)
         rows: list[dict[str, object]] = []
-        fsync, os.fsync = os.fsync, lambda fd: None
+        write_object(store, made.SOURCE)
         begun = 0
-        try:
-            for size in (n_artifacts // 2, n_artifacts):
-                for n in range(begun, size):
-                    made.deposit(store, self.key, ref=f"a{n}", ids=(5 + n % 97, 7 + n // 97, 9))
-                begun = size
-                share = self.folder / f"many-share-{size}"
-                name = f"many{size}"
-                self.kvg("-C", folder, "remote", "add", name, str(share))
-                first = self.kvg("-C", folder, "push", name)
-                took = timed(lambda name=name: self.kvg("-C", folder, "push", name), runs=3)
-                rows.append(
-                    {
-                        "artifacts": size,
-                        "first_seconds": first["seconds"],
-                        "again_seconds": round(took, 3),
-                    }
-                )
-                print("nothing new ", rows[-1], flush=True)
-        finally:
-            os.fsync = fsync
-            store.close()
+        for size in (n_artifacts // 2, n_artifacts):
+            grow(store, self.key, begun, size, n_pages=1)
+            begun = size
+            share = self.folder / f"many-share-{size}"
+            name = f"many{size}"
+            self.kvg("-C", folder, "remote", "add", name, str(share))
+            first = self.kvg("-C", folder, "push", name)
+            took = timed(lambda name=name: self.kvg("-C", folder, "push", name), runs=3)
+            rows.append(
+                {
+                    "artifacts": size,
+                    "first_seconds": first["seconds"],
+                    "again_seconds": round(took, 3),
+                    "again_cpu_seconds": round(self.cpu(folder, name), 3),
+                }
+            )
+            print("nothing new ", rows[-1], flush=True)
+        store.close()
         self.results["nothing_new"] = rows
 
+    def cpu(self, folder: Path, name: str) -> float:
+        """Processor seconds of one more push of nothing new: what a busy machine leaves alone."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.kvg("-C", folder, "push", name)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    def peak(self, *words: str | Path) -> int:
+        """The most bytes of memory that a command has at once."""
+        program = (
+            "import resource, sys; from kvg.cli.main import main; code = main(sys.argv[1:]);"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)"
+        )
+        argv = [sys.executable, "-c", program, *map(str, words), "-q"]
+        # a shell between: what a child has is told from its parent's size on otherwise
+        done = subprocess.run(
+            ["/bin/sh", "-c", '"$@"', "sh", *argv],
+            env=self.env, cwd=self.folder, capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        return int(done.stderr.split()[-1])
+
     def memory(self) -> None:
-        """The most memory of a push, at all the pages and at a quarter of them."""
+        """The most memory of a push and a clone, at all the pages and at a quarter of them."""
         rows = []
         store = Store.open(self.source, keyring=self.keyring)
         n = max(1, self.n_pages // 4)
@@ -435,14 +455,13 @@ class Bench:
             share = self.folder / f"memory-{ref}"
             name = f"memory-{ref}"
             self.kvg("-C", self.source, "remote", "add", name, str(share))
-            program = (
-                "import resource, sys; from kvg.cli.main import main; code = main(sys.argv[1:]);"
-                "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)"
-            )
-            argv = [sys.executable, "-c", program, "-C", str(self.source), "push", name, ref, "-q"]
-            done = subprocess.run(argv, env=self.env, capture_output=True, check=True, text=True)
-            rows.append({"ref": ref, "peak_bytes": int(done.stderr.split()[-1])})
+            row = {"ref": ref, "push_peak_bytes": self.peak("-C", self.source, "push", name, ref)}
+            peer = self.folder / f"memory-peer-{ref}"
+            row["clone_peak_bytes"] = self.peak("clone", share, peer, "--trust", self.keyid)
+            row["bytes"] = sum(f.stat().st_size for f in share.rglob("*") if f.is_file())
+            rows.append(row)
             shutil.rmtree(share)
+            shutil.rmtree(peer)
         self.results["memory"] = rows
         print("memory      ", rows, flush=True)
 

@@ -100,7 +100,9 @@ def write_object(store: Store, raw: bytes) -> Digest:
     return digest
 
 
-def grow(store: Store, key: PrivateKey, first: int, last: int) -> None:
+def grow(
+    store: Store, key: PrivateKey, first: int, last: int, *, n_pages: int = SMALL_PAGES
+) -> None:
     """Add the artifacts ``first`` to ``last``, each with a ref, in publications of a thousand."""
     group = m.Group("full", "attention", (0,), 1, 1, 1, "BF16", None)
     layout = layout_of(group)
@@ -109,10 +111,8 @@ def grow(store: Store, key: PrivateKey, first: int, last: int) -> None:
     for begin in range(first, last, 1000):
         entries: list[AttestationEntry | RefMove] = []
         for number in range(begin, min(last, begin + 1000)):
-            ids = [number % 90, number // 90, *range(SMALL_PAGES * PAGE_TOKENS - 2)]
-            made = [
-                page(group, n * PAGE_TOKENS, os.urandom(data_bytes)) for n in range(SMALL_PAGES)
-            ]
+            ids = [number % 90, number // 90, *range(n_pages * PAGE_TOKENS - 2)]
+            made = [page(group, n * PAGE_TOKENS, os.urandom(data_bytes)) for n in range(n_pages)]
             for _, raw in made:
                 write_object(store, raw)
             write_object(store, encode_ids(ids))

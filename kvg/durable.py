@@ -99,11 +99,14 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
     raise KvgError(f"{path}: {error.strerror or error}") from None
 
 
-def make_dir(path: Path, *, mode: int = 0o777) -> None:
-    """Make ``path`` and its parents, each durable in its parent; one that exists is left alone."""
+def make_dir(path: Path, *, mode: int = 0o777, is_named_for_good: bool = True) -> None:
+    """Make ``path`` and its parents, each durable in its parent; one that exists is left alone.
+
+    ``is_named_for_good``: False leaves out the waits that make the names durable.
+    """
     if path.is_dir():
         return
-    make_dir(path.parent, mode=mode)
+    make_dir(path.parent, mode=mode, is_named_for_good=is_named_for_good)
     with translated(path):
         step("mkdir", path)
         try:
@@ -111,7 +114,8 @@ def make_dir(path: Path, *, mode: int = 0o777) -> None:
         except FileExistsError:
             return
     open_to_group(path)
-    sync_dir(path.parent)
+    if is_named_for_good:
+        sync_dir(path.parent)
 
 
 def sync_dir(path: Path) -> None:
@@ -145,13 +149,22 @@ def temporary_name(folder: Path, label: str) -> Path:
     return folder / f"{label}.{os.getpid()}.{_counter}.{os.urandom(4).hex()}"
 
 
-def write_new(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0o444) -> int:
+def write_new(
+    path: Path,
+    parts: Iterable[Buffer],
+    *,
+    staging: Path,
+    mode: int = 0o444,
+    is_named_for_good: bool = True,
+) -> int:
     """Write a file that nobody has yet: staged in ``staging``, synced, renamed to ``path``.
 
     The two must be on one file system. An existing ``path`` is replaced by the same bytes (callers
     name files by digest). Returns the bytes written; nothing is left behind on failure.
+    ``is_named_for_good``: False where a loss of power may take the name again, though no bytes of
+    what has it.
     """
-    return _publish(path, parts, staging=staging, mode=mode)
+    return _publish(path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good)
 
 
 def replace(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0o644) -> int:
@@ -159,8 +172,15 @@ def replace(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0
     return _publish(path, parts, staging=staging, mode=mode)
 
 
-def _publish(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int) -> int:
-    make_dir(path.parent)
+def _publish(
+    path: Path,
+    parts: Iterable[Buffer],
+    *,
+    staging: Path,
+    mode: int,
+    is_named_for_good: bool = True,
+) -> int:
+    make_dir(path.parent, is_named_for_good=is_named_for_good)
     with translated(path):
         fd, partial = claim(staging, PARTIAL)
     try:
@@ -178,7 +198,8 @@ def _publish(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int) -
     except BaseException:
         _discard(partial)
         raise
-    sync_dir(path.parent)
+    if is_named_for_good:
+        sync_dir(path.parent)
     return size_bytes
 
 
@@ -270,6 +291,26 @@ def move(path: Path, target: Path) -> None:
         os.rename(path, target)
     sync_dir(target.parent)
     sync_dir(path.parent)
+
+
+def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
+    """Rename each path to its target, in order, then make the names durable, once a folder.
+
+    Where the paths were is not: a loss of power may bring names there back.
+    """
+    made: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
+    for path, target in moves:
+        if target.parent not in folders:
+            if not target.parent.is_dir():
+                make_dir(target.parent, is_named_for_good=False)
+                made[target.parent.parent] = None
+            folders[target.parent] = None
+        with translated(path):
+            step("rename", path)
+            os.rename(path, target)
+    for folder in (*made, *folders):
+        sync_dir(folder)
 
 
 def _discard(partial: Path) -> None:

@@ -66,13 +66,18 @@ class ObjectFolder:
         lock: Lock,
         codec: Callable[[], int],
         quota: Quota | None = None,
+        is_named_for_good: bool = True,
     ) -> None:
-        """``staging`` is on the file system of ``folder``; ``codec`` gives the codec for puts."""
+        """``staging`` is on the file system of ``folder``; ``codec`` gives the codec for puts.
+
+        ``is_named_for_good``: False where a loss of power may take names again, though no bytes.
+        """
         self.folder = folder
         self.lock = lock
         self.quota = quota or Quota(folder.parent, limit=lambda: None)
         self._staging = staging
         self._codec = codec
+        self._is_named_for_good = is_named_for_good
         self._prefix = f"{folder}{os.sep}"
 
     def put(
@@ -107,6 +112,23 @@ class ObjectFolder:
 
         return self._put(digest, size, threads, encode)
 
+    def put_received(
+        self, raw: memoryview, stored: Buffer, *, digest: Digest, data_start: int, element: int
+    ) -> PutResult:
+        """As ``put``, of what the caller has decoded ``stored`` to, every byte of it checked.
+
+        ``stored`` is kept as it stands where a put would give that form.
+        """
+        from kvg import codec as kvz
+
+        header = kvz.parse_header(stored, what=short(digest))
+        wanted, planes = self._form(element, None)
+        is_placed = wanted != kvz.RAW or (header.data_offset + data_start) % kvz.ALIGNMENT == 0
+        is_same = (header.codec, header.planes) == (wanted, planes)
+        if is_same and is_placed and header.frame_raw_size == kvz.FRAME_SIZE:
+            return self._put(digest, len(raw), 1, lambda: (header.stored_size, [stored]))
+        return self.put(raw, digest=digest, data_start=data_start, element=element)
+
     def _put(
         self,
         digest: Digest,
@@ -133,7 +155,13 @@ class ObjectFolder:
         check_no_link(os.path.dirname(path))
         replaced = _size_of(path)
         try:
-            written = durable.write_new(path, parts, staging=self._staging, mode=FILE_MODE)
+            written = durable.write_new(
+                path,
+                parts,
+                staging=self._staging,
+                mode=FILE_MODE,
+                is_named_for_good=self._is_named_for_good,
+            )
         except BaseException:
             self.quota.release(needed)
             raise
@@ -151,17 +179,24 @@ class ObjectFolder:
     ) -> Stored:
         from kvg import codec as kvz
 
-        wanted = self._codec() if codec is None else codec
-        if wanted == kvz.PLANES and element == 1:
-            wanted = kvz.ZSTD
+        wanted, planes = self._form(element, codec)
         return kvz.encode(
             data,
             digest=digest,
             codec=wanted,
-            planes=element if wanted == kvz.PLANES else 1,
+            planes=planes,
             data_start=data_start if wanted == kvz.RAW else 0,
             threads=threads,
         )
+
+    def _form(self, element: int, codec: int | None) -> tuple[int, int]:
+        """The codec, and how many planes, of what has elements of ``element`` bytes."""
+        from kvg import codec as kvz
+
+        wanted = self._codec() if codec is None else codec
+        if wanted == kvz.PLANES and element == 1:
+            wanted = kvz.ZSTD
+        return wanted, element if wanted == kvz.PLANES else 1
 
     def put_stored(
         self, stored: Buffer, *, digest: Digest, size: int | None = None, what: str
@@ -179,15 +214,19 @@ class ObjectFolder:
         """Whether the object is there and whole by its own checksums; its SHA-256 is not taken."""
         return self._sound_size(digest, size, 1) is not None
 
-    def adopt(self, other: ObjectFolder, digest: Digest) -> None:
-        """Move an object that ``other``, on the same file system, has checked to here.
+    def adopt(self, other: ObjectFolder, digests: Iterable[Digest]) -> None:
+        """Move objects that ``other``, on the same file system, has checked to here, in order.
 
-        What is here under its name is replaced. The quota counted it when it was put there.
+        What is here under their names is replaced. The quota counted them when they were put there.
         """
         with self.lock.shared():
-            check_no_link(os.path.dirname(self._stored(digest)))
-            replaced = _size_of(self.stored_path(digest))
-            durable.move(other.stored_path(digest), self.stored_path(digest))
+            moved: list[tuple[Path, Path]] = []
+            replaced = 0
+            for digest in digests:
+                check_no_link(os.path.dirname(self._stored(digest)))
+                replaced += _size_of(self.stored_path(digest))
+                moved.append((other.stored_path(digest), self.stored_path(digest)))
+            durable.move_all(moved)
             self.quota.release(replaced)
 
     def _sound_size(self, digest: Digest, size: int, threads: int) -> int | None:

@@ -273,6 +273,7 @@ class Store:
             lock=self.lock,
             codec=self._codec,
             quota=self.quota,
+            is_named_for_good=False,
         )
 
     def is_tracking(self, name: str) -> bool:

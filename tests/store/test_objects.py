@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Corrupt, NoSpace, NotFound, UsageError
@@ -218,3 +219,49 @@ def is_beside(objects: ObjectFolder, raw: bytes) -> bool:
     """Whether ``raw`` would lie in a folder that is there already."""
     path = objects.stored_path(sha256(raw))
     return path.parent.is_dir() and not path.exists()
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2])
+def test_what_was_received_is_kept_as_it_stands_where_a_put_gives_that(
+    tmp_path: Path, codec: int
+) -> None:
+    objects = folder(tmp_path, codec)
+    for sent in (0, 1, 2):
+        digest = sha256(RAW)
+        made = kvz.encode(
+            RAW, digest=digest, codec=sent, planes=2 if sent == 2 else 1,
+            data_start=776 if sent == 0 else 0,
+        )  # fmt: skip
+        stored = b"".join(made.parts())
+        objects.put_received(memoryview(RAW), stored, digest=digest, data_start=776, element=2)
+        there = objects.stored_path(digest).read_bytes()
+        assert (there == stored) == (sent == codec)
+        assert kvz.parse_header(there, what="it").codec == codec
+        assert objects.read(digest, what="it") == RAW
+        objects.stored_path(digest).unlink()
+
+
+def test_what_was_received_misplaced_is_placed(tmp_path: Path) -> None:
+    objects = folder(tmp_path)
+    digest = sha256(RAW)
+    stored = b"".join(kvz.encode(RAW, digest=digest, codec=0, data_start=0).parts())
+    objects.put_received(memoryview(RAW), stored, digest=digest, data_start=776, element=2)
+    there = objects.stored_path(digest).read_bytes()
+    assert there != stored and there.index(RAW[776:900]) % 4096 == 0
+
+
+def test_what_is_adopted_has_its_names_for_good_in_one_wait_a_folder(tmp_path: Path) -> None:
+    objects, other = folder(tmp_path), folder(tmp_path / "other")
+    digests = [other.put(RAW[n:]).digest for n in range(300)]
+    steps: list[tuple[str, str]] = []
+    durable.set_hook(lambda name, path: steps.append((name, path)))
+    try:
+        objects.adopt(other, digests)
+    finally:
+        durable.set_hook(None)
+    assert set(objects.all()) == set(digests) and not list(other.all())
+    synced = [path for name, path in steps if name == "fsync"]
+    folders = {str(objects.stored_path(digest).parent) for digest in digests}
+    assert {*folders, str(objects.folder)} <= set(synced) and len(synced) == len(set(synced))
+    last_rename = max(n for n, (name, _) in enumerate(steps) if name == "rename")
+    assert all(n > last_rename for n, (name, _) in enumerate(steps) if name == "fsync")

@@ -56,6 +56,14 @@ class Wanted:
 
 
 @frozen
+class Had:
+    """The raw bytes of an object, checked, with their BLAKE3 where checking took it."""
+
+    raw: memoryview
+    blake3: str | None = None
+
+
+@frozen
 class Received:
     """One artifact in quarantine or here, whole and judged; ``objects`` in the order to keep."""
 
@@ -162,15 +170,17 @@ class Receiver:
         """
         wanted = [item for item in self._pages(manifest, what) if item[0].digest in digests]
         self._need_each(manifest, wanted, what)
-        for item, _ in wanted:
-            if self._quarantine.has(item.digest):
-                self._store.objects.adopt(self._quarantine, item.digest)
+        self._adopt([item.digest for item, _ in wanted])
 
     def adopt(self, received: Received) -> None:
         """Make the artifact's objects part of the store, each checked before; the manifest last."""
-        for digest in received.objects:
-            if self._quarantine.has(digest):
-                self._store.objects.adopt(self._quarantine, digest)
+        self._adopt(received.objects[:-1])
+        self._adopt(received.objects[-1:])
+
+    def _adopt(self, digests: Sequence[Digest]) -> None:
+        there = [digest for digest in digests if self._quarantine.has(digest)]
+        if there:
+            self._store.objects.adopt(self._quarantine, there)
 
     def _need_all(
         self, manifest: Manifest, resources: Sequence[Digest], what: str, *, pages: bool
@@ -232,20 +242,21 @@ class Receiver:
 
     def _check(
         self,
-        raw: memoryview,
+        had: Had,
         manifest: Manifest,
         wanted: tuple[Wanted, Page | None],
         what: str,
     ) -> None:
         item, page = wanted
+        raw = had.raw
         if page is not None:
-            if blake3_hex(raw) != page.blake3:
+            if (had.blake3 or blake3_hex(raw)) != page.blake3:
                 raise Corrupt(f"{item.what}: bytes do not match the BLAKE3 of the manifest")
             check_page(raw, manifest.group(page.group), page.n_tokens, what=item.what)
         elif item.digest == manifest.tokens.digest:
             decode_ids(raw, what=item.what, count=manifest.count)
 
-    def _need(self, wanted: Wanted) -> memoryview:
+    def _need(self, wanted: Wanted) -> Had:
         """The raw bytes of an object: from here, from quarantine, or received and put there."""
         self._pending.add(wanted.digest)
         for folder in (self._store.objects, self._quarantine):
@@ -257,17 +268,17 @@ class Receiver:
                 except Corrupt:
                     continue  # what is there is damaged: it is received anew
                 self.counts.add_skipped(wanted.digest, resumed=folder is self._quarantine)
-                return raw
+                return Had(raw)
         return self._receive(wanted)
 
     def _first(self, wanted: Wanted, what: str) -> memoryview:
         """As ``_need``, for what everything else depends on."""
         try:
-            return self._need(wanted)
+            return self._need(wanted).raw
         except NotFound as error:
             raise MissingObjects(what, [error]) from None
 
-    def _receive(self, wanted: Wanted) -> memoryview:
+    def _receive(self, wanted: Wanted) -> Had:
         stored, n_new = self._download(wanted)
         part = self._part(wanted.digest)
         try:
@@ -281,12 +292,16 @@ class Receiver:
         except Corrupt:
             _remove_if_there(part)
             raise
-        self._quarantine.put(
-            raw, digest=wanted.digest, data_start=wanted.data_start, element=wanted.element
+        self._quarantine.put_received(
+            raw,
+            stored,
+            digest=wanted.digest,
+            data_start=wanted.data_start,
+            element=wanted.element,
         )
         _remove_if_there(part)
         self.counts.add_moved(wanted.digest, n_new)
-        return raw
+        return Had(raw, _whole_blake3(stored))
 
     def _part(self, digest: Digest) -> Path:
         return self._quarantine.folder / f"{hex_of(digest)}.part"
@@ -402,6 +417,14 @@ class Body:
                 self._length = header.stored_size
         if self.size > (stored_limit(wanted) if self._length is None else self._length):
             raise Corrupt(f"{name}: longer than it can be")
+
+
+def _whole_blake3(stored: bytes) -> str | None:
+    """The BLAKE3 of all raw bytes of what was decoded, where its header has that: one raw frame."""
+    header = kvz.parse_header(stored, what="object")
+    if header.codec != kvz.RAW or len(header.frames) != 1:
+        return None
+    return header.frames[0].blake3.hex()
 
 
 def _remove_if_there(path: Path) -> None:
