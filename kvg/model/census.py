@@ -7,7 +7,7 @@ views and copies, correctly rounded arithmetic, and reductions along a row of fi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -35,12 +35,12 @@ _ARITHMETIC = (
 _ROW_REDUCTIONS = "mean sum amax max amin min argmax topk softmax var any all"
 _MODULE = (
     "arange tensor cat stack zeros ones empty full zeros_like ones_like empty_like full_like "
-    "rsqrt where maximum minimum add sub mul div neg sqrt square reciprocal clamp mean sum topk "
-    "softmax argmax max min unsqueeze squeeze reshape transpose chunk split repeat_interleave "
+    "rsqrt where maximum minimum add sub mul div neg sqrt square reciprocal clamp "
+    "unsqueeze squeeze reshape transpose chunk split repeat_interleave "
     "is_tensor is_floating_point broadcast_tensors index_select flatten finfo outer unbind "
     "as_tensor"
 )
-_FUNCTIONAL = "embedding softmax relu dropout pad layer_norm rms_norm"
+_FUNCTIONAL = "embedding relu dropout pad layer_norm rms_norm"
 _PROPERTIES = (
     "shape dtype device ndim is_cuda is_meta data T mT layout requires_grad is_quantized is_cpu "
     "is_nested is_sparse is_mps itemsize real names grad_fn"
@@ -68,7 +68,6 @@ def _named(owner: object, names: str) -> set[Hashable]:
 ROW_WISE: frozenset[Hashable] = frozenset(
     _named(torch.Tensor, _VIEWS)
     | _named(torch.Tensor, _ARITHMETIC)
-    | _named(torch.Tensor, _ROW_REDUCTIONS)
     | _named(torch, _MODULE)
     | _named(functional, _FUNCTIONAL)
     | _named(torch._C, _SWITCHES)
@@ -80,12 +79,45 @@ ROW_WISE: frozenset[Hashable] = frozenset(
 )
 """Functions that give a token the same bits in any company, as they stand."""
 
+ROW_REDUCTIONS: frozenset[Hashable] = frozenset(
+    _named(torch.Tensor, _ROW_REDUCTIONS)
+    | _named(torch, _ROW_REDUCTIONS)
+    | _named(functional, "softmax")
+)
+"""Reductions that are row-wise along the last dimension, and along no other."""
+
 POINTWISE: frozenset[Hashable] = frozenset(
     _named(torch.Tensor, _POINTWISE_METHODS)
     | _named(torch, _POINTWISE_METHODS)
     | _named(functional, _POINTWISE_FUNCTIONS)
 )
 """Element-wise functions that are not correctly rounded: they run through ``pointwise``."""
+
+
+def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of one of ``ROW_REDUCTIONS`` mixes nothing but the elements of one row.
+
+    Whole numbers and truth values have no rounding: their order does not matter. ``max`` and
+    ``min`` of two tensors are element-wise.
+    """
+    x = args[0] if args else kwargs.get("input")
+    if not isinstance(x, torch.Tensor):
+        return False
+    if not (x.is_floating_point() or x.is_complex()) or x.dim() <= 1:
+        return True
+    rest = [item for item in args[1:] if not isinstance(item, torch.dtype)]
+    if any(isinstance(item, torch.Tensor) for item in (*rest, kwargs.get("other"))):
+        return True
+    is_topk = "k" in kwargs or (len(rest) > 1 and not isinstance(rest[1], bool))
+    places = rest[1:] if is_topk else rest
+    dim = kwargs.get("dim", places[0] if places else (-1 if is_topk else None))
+    dims = tuple(dim) if isinstance(dim, tuple | list) else (dim,)
+    return all(isinstance(item, int) and item in (-1, x.dim() - 1) for item in dims)
+
+
+def is_in_place(function: Callable[..., object], args: Sequence[object], inplace: object) -> bool:
+    """Whether a call of one of ``POINTWISE`` changes its argument."""
+    return function_name(function).endswith("_") or inplace is True or True in args[1:]
 
 
 def calling_module() -> str:

@@ -24,9 +24,12 @@ from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.census import (
     OWN,
     POINTWISE,
+    ROW_REDUCTIONS,
     ROW_WISE,
     calling_module,
     function_name,
+    is_along_rows,
+    is_in_place,
     own_operator,
 )
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
@@ -126,8 +129,9 @@ class _Operators(TorchFunctionMode):
         if func is functional.linear:
             return self._linear(*args, **kwargs)
         if func in POINTWISE:
-            rest = args[1:]
-            return pointwise(lambda x: func(x, *rest, **kwargs), args[0])
+            return _pointwise(func, args, kwargs)
+        if func in ROW_REDUCTIONS and is_along_rows(args, kwargs):
+            return func(*args, **kwargs)
         if func is torch.Tensor.pow or func is torch.pow:
             return _power(func, *args, **kwargs)
         if func in _MATMULS:
@@ -143,6 +147,27 @@ class _Operators(TorchFunctionMode):
     ) -> torch.Tensor:
         tiles = self._execution.menu.linear.get((weight.shape[1], weight.shape[0]), _SHAPE_FREE)
         return linear(x, weight, bias, tiles=tiles)
+
+
+def _pointwise(
+    func: Callable[..., torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> torch.Tensor:
+    """An element-wise function, also one that changes its argument. Raises ``Incompatible``."""
+    named = dict(kwargs)
+    if not args and "input" in named:
+        args = (named.pop("input"),)
+    if not args or named.get("out") is not None:
+        raise Incompatible(
+            f"operator {function_name(func)}, called by {calling_module()}: writes into a tensor "
+            "that it is given",
+            hint="use --reference scheduled for this model",
+        )
+    x, rest = args[0], args[1:]
+    if not is_in_place(func, args, named.get("inplace")):
+        return pointwise(lambda t: func(t, *rest, **named), x)
+    found = pointwise(lambda t: func(t, *rest, **named), x.clone())
+    changed: torch.Tensor = x.copy_(found)
+    return changed
 
 
 def _power(

@@ -75,8 +75,13 @@ def _proved(
         menu = None
     is_remembered = menu is not None
     if menu is None:
-        menu = prove_tiles(model)
-        prove_splits(Session(model, engine, menu))
+        try:
+            menu = prove_tiles(model)
+            prove_splits(Session(model, engine, menu))
+        except Incompatible:
+            if proofs:
+                proofs.forget(model, engine)
+            raise
         if proofs:
             proofs.remember(model, engine, menu)
     found = SelfCheck(menu, time.process_time() - began, is_remembered)

@@ -12,7 +12,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +23,7 @@ import torch
 import kvg_kernels
 from kvg import canon, durable
 from kvg.canon import Json
-from kvg.digest import hex_of, sha256
+from kvg.digest import hex_of, sha256, sha256_all
 from kvg.errors import Corrupt, KvgError
 from kvg.model.invariant import TileMenu
 from kvg.model.probe import linear_shapes
@@ -96,6 +98,11 @@ class ProofCache:
         except KvgError:
             return
 
+    def forget(self, model: LoadedModel, engine: Engine) -> None:
+        """What was proved holds no more."""
+        with suppress(KvgError):
+            durable.remove(self._path(self._key(model, engine)))
+
     def _key(self, model: LoadedModel, engine: Engine) -> dict[str, Json]:
         """Everything that a proof depends on."""
         config = json.dumps(model.module.config.to_dict(), sort_keys=True, default=str)
@@ -103,6 +110,7 @@ class ProofCache:
         return {
             "engine": engine.fingerprint,
             "kernels": kvg_kernels.VERSION,
+            "code": _code(),
             "libraries": dict(library_versions()),
             "processor": sha256(_processor().encode()),
             "capability": torch.backends.cpu.get_cpu_capability(),
@@ -117,6 +125,14 @@ class ProofCache:
 
     def _path(self, key: Mapping[str, Json]) -> Path:
         return self.folder / f"{hex_of(sha256(canon.encode(dict(key))))}.json"
+
+
+@cache
+def _code() -> str:
+    """A digest over the program's own modules that compute: a changed one proves itself anew."""
+    folders = (Path(kvg_kernels.__file__).parent, Path(__file__).parent)
+    sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return sha256_all(path.read_bytes() for path in sources)
 
 
 def _is_own(stat: os.stat_result) -> bool:

@@ -75,6 +75,30 @@ def test_a_second_session_proves_one_shape_only(
     assert second.engine == first.engine
 
 
+def test_what_holds_no_more_is_not_kept(
+    model: LoadedModel, cache: ProofCache, monkeypatch: Patch
+) -> None:
+    """A check that fails takes the record of the one that passed with it."""
+    opened(model, cache)
+    assert record(cache).exists()
+
+    def refuse(_: Session) -> None:
+        raise Incompatible("depends on how a text is split")
+
+    monkeypatch.setattr(opening, "prove_splits", refuse)
+    with pytest.raises(Incompatible):
+        opened(model, replace(cache, is_renewed=True))
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_changed_code_proves_itself_anew(
+    model: LoadedModel, cache: ProofCache, monkeypatch: Patch
+) -> None:
+    opened(model, cache)
+    monkeypatch.setattr(proofs, "_code", lambda: sha256(b"other sources"))
+    assert not remembered(opened(model, cache))
+
+
 def test_doctor_takes_nothing_from_it(model: LoadedModel, cache: ProofCache) -> None:
     opened(model, cache)
     before = record(cache).read_bytes()

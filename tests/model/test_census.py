@@ -1,0 +1,109 @@
+"""Which operators pass: what changes its argument is not lost, what mixes tokens is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import AutoModelForCausalLM
+
+from kvg.errors import Incompatible
+from kvg.model import opening
+from kvg.model.loader import load_model
+from tests import models
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+N_TOKENS = 37
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with models.threads(1):
+        yield
+
+
+def hooked(module: torch.nn.Module, change: Change) -> torch.nn.Module:
+    layer = module.model.layers[0].mlp  # type: ignore[union-attr, index]
+    layer.register_forward_hook(lambda _module, _args, out: change(out))
+    return module
+
+
+def logits_with(folder: Path, change: Change) -> tuple[torch.Tensor, torch.Tensor]:
+    """Those of a session and those of the stock model, the same change in both."""
+    ids = list(range(3, 3 + N_TOKENS))
+    stock = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        expected = hooked(stock, change)(input_ids=torch.tensor([ids])).logits[0]
+    model = load_model(folder, dtype="F32", device="cpu", attention="kvg_invariant")
+    hooked(model.module, change)
+    session = opening.session_of(model, schedule=None)
+    return session.run(session.slot(), ids, range(N_TOKENS)), expected
+
+
+def returned(call: Callable[[torch.Tensor], object]) -> Change:
+    """What stays in the tensor after ``call``, whatever that gives back."""
+
+    def change(x: torch.Tensor) -> torch.Tensor:
+        call(x)
+        return x
+
+    return change
+
+
+IN_PLACE: dict[str, Change] = {
+    "tanh_": returned(lambda x: x.tanh_()),
+    "sigmoid_": returned(lambda x: x.sigmoid_()),
+    "exp_ of a part": returned(lambda x: x[..., :5].clamp_(-1, 1).exp_()),
+    "silu in place": returned(lambda x: functional.silu(x, inplace=True)),
+    "silu in place by position": returned(lambda x: functional.silu(x, True)),
+    "by keyword": lambda x: torch.sigmoid(input=x),
+    "not in place": lambda x: functional.silu(x),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_changes_its_argument_is_not_lost(tiny: dict[str, Path], name: str) -> None:
+    found, expected = logits_with(tiny["llama"], IN_PLACE[name])
+    plain, _ = logits_with(tiny["llama"], lambda x: x)
+    assert (found - expected).abs().max() < 1e-4 < (found - plain).abs().max()
+
+
+MIXING: dict[str, Change] = {
+    "mean over tokens": lambda x: x - x.mean(1, keepdim=True),
+    "sum over tokens": lambda x: x - torch.sum(x, dim=1, keepdim=True),
+    "sum of all": lambda x: x - x.sum(),
+    "softmax over tokens": lambda x: functional.softmax(x, dim=1),
+    "softmax method": lambda x: x.softmax(1),
+    "largest of all": lambda x: x / x.abs().amax(),
+    "largest over tokens": lambda x: x - x.max(dim=-2, keepdim=True).values,
+    "two dimensions": lambda x: x - x.mean((1, 2), keepdim=True),
+    "topk over tokens": lambda x: x - x.topk(1, 1).values,
+    "variance over tokens": lambda x: x - x.var(dim=1, keepdim=True),
+    "into a tensor": lambda x: torch.exp(x, out=torch.empty_like(x)),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_what_mixes_tokens_is_refused_by_name(tiny: dict[str, Path], name: str) -> None:
+    with pytest.raises(Incompatible, match=r"operator torch\.\S+, called by LlamaMLP"):
+        logits_with(tiny["llama"], MIXING[name])
+
+
+ROWS: dict[str, Change] = {
+    "mean": lambda x: x - x.mean(-1, keepdim=True),
+    "last by its number": lambda x: x - x.sum(2, keepdim=True),
+    "softmax": lambda x: functional.softmax(x, dim=-1),
+    "topk": lambda x: x - x.topk(2).values[..., :1],
+    "topk by its dimension": lambda x: x - torch.topk(x, 2, -1).values[..., :1],
+    "largest of two": lambda x: torch.max(x, -x),
+    "whole numbers": lambda x: x + (x > 9).sum(),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_stays_in_its_row_passes(tiny: dict[str, Path], name: str) -> None:
+    found, expected = logits_with(tiny["llama"], ROWS[name])
+    assert (found - expected).abs().max() < 1e-3
