@@ -12,7 +12,7 @@ Export, with the objects as plain files whose names do not matter:
     for o in $(jq -r '.tokens.digest, .pages[].digest' out/manifest); do
         kvg cat $o > out/${o#sha256:}
     done
-    for o in $(kvg show REF --json | jq -r '.attestations[].envelope'); do
+    for o in $(kvg show REF --json | jq -r '.attestations[].digest'); do
         kvg cat $o > out/${o#sha256:}
     done
     kvg log REF --receipt --json | jq -rj '.receipt' > out/receipts
@@ -437,6 +437,17 @@ def check_flywheel(rows: list[dict], what: str) -> None:
         need(row["wrong_rate"] == rate, f"{what}: {row['selector']}: wrong_rate")
 
 
+MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    struct.error,
+)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="check an exported artifact without kvg")
     parser.add_argument("folder", nargs="?", type=Path, help="the exported objects")
@@ -448,6 +459,8 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.results is None and not (given.folder and given.digest and given.key):
         parser.error("give FOLDER, --digest and --key, or --results")
+    if given.threshold < 1:
+        parser.error("--threshold: at least 1")
     try:
         if given.results is not None:
             print(f"results: {check_results(given.results):,} rows recounted, every sum holds")
@@ -456,7 +469,10 @@ def main(argv: list[str] | None = None) -> int:
     except Wrong as error:
         print(f"WRONG: {error}", file=sys.stderr)
         return 1
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, struct.error) as error:
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except MALFORMED as error:
         print(f"WRONG: malformed: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0

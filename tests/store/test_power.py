@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,27 @@ def test_power_loss_at_every_point(
     record_property("power loss matrix", (verb.name, f"{len(trees)} states", len(tried)))
 
 
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_what_a_verb_has_said_is_done_stays_done(base: Path, verb: Verb) -> None:
+    """Power is lost after it ended: nothing of it comes undone, and nothing removed comes back."""
+    with quick_folder() as folder:
+        disk = power.Disk(started(verb, base, folder))
+        steps = recorded(verb, folder / "s")
+        for step in steps:
+            disk.apply(step)
+        trees = list(disk.after_power_loss(12, random.Random(2)))
+        for number, tree in enumerate(trees):
+            place = folder / "after"
+            power.write(tree, place)
+            shutil.rmtree(place / INDEX, ignore_errors=True)
+            store = open_store(place)
+            where = f"{verb.name}: state {number} of {len(trees)}"
+            assert verb.done(store), where
+            check_sound(store, verb, where)
+            store.close()
+            shutil.rmtree(place)
+
+
 def test_a_file_that_is_not_synced_is_caught(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model can fail: without the fsync of folders, or of files, it finds stores that lost."""
     deposit = next(verb for verb in VERBS if verb.name == "deposit")
@@ -117,8 +139,6 @@ def test_a_file_that_is_not_synced_is_caught(base: Path, monkeypatch: pytest.Mon
 
 def last_states(base: Path, steps: list[power.Step]) -> list[power.Tree]:
     """What a loss of power may leave once the verb has come to its end and said so."""
-    import random
-
     disk = power.Disk(base)
     for step in steps:
         disk.apply(step)
