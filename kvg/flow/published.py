@@ -13,8 +13,11 @@ from kvg.flow.records.audit import PublishedFigure
 
 SUFFIX = ".jsonl"
 MAX_FILE_BYTES = 256 << 20
-SETTINGS = ("machine", "setup", "bench-setup")
-"""Records that say what was measured on. Their digests name the model and the engine."""
+SETTINGS = ("machine", "setup")
+"""How the types of records end that say what was measured on, with which model and engine."""
+
+SUMS = ("-summary", "-row", "-time")
+"""How the types of records end that sum up the samples beside them."""
 
 Row = Mapping[str, object]
 
@@ -36,29 +39,25 @@ def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure]:
 
 
 def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:
+    """The sums of one file; where nothing is summed up, every record stands for itself."""
     with durable.translated(file), open(file, "rb") as source:
         data = source.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise Corrupt(f"{name}: too large for results")
-    rows = [row for row in _rows(data, name) if row.get("type") not in SETTINGS]
-    digests = [_digests(row) for row in rows]
-    beside = tuple(dict.fromkeys(digest for found in digests for digest in found))
-    samples = sum(1 for found in digests if found)
-    has_sums = any(not found for found in digests)
-    for row, own in zip(rows, digests, strict=True):
-        if own and has_sums:
-            continue  # a sample of what is summed up beside it
-        figures = {
-            key: value for key, value in row.items() if key not in ("type", "schema_version")
-        }
-        plain = {key: value for key, value in figures.items() if _is_plain(value)}
+    rows = [row for row in _rows(data, name) if not _kind(row).endswith(SETTINGS)]
+    sums = [row for row in rows if _kind(row).endswith(SUMS)] or rows
+    samples = [row for row in rows if row not in sums and any(_digests(row))]
+    beside = tuple(dict.fromkeys(digest for row in samples for digest in _digests(row)))
+    for row in sums:
+        own = tuple(dict.fromkeys(_digests(row)))
+        hidden = ("type", "schema_version")
         yield PublishedFigure(
             file=name,
             digest=sha256(data),
-            kind=str(row.get("type", "")),
-            figures=plain,  # type: ignore[arg-type]
-            samples=1 if own else samples,
-            digests=own or beside,
+            kind=_kind(row),
+            figures={k: v for k, v in row.items() if k not in hidden and _is_plain(v)},  # type: ignore[misc]
+            samples=len(samples) or int(bool(own)),
+            digests=(*own, *beside),
         )
 
 
@@ -73,8 +72,20 @@ def _rows(data: bytes, name: str) -> Iterator[Row]:
         yield row
 
 
-def _digests(row: Row) -> tuple[str, ...]:
-    return tuple(value for value in row.values() if is_digest(value))
+def _kind(row: Row) -> str:
+    return str(row.get("type", ""))
+
+
+def _digests(value: object) -> Iterator[str]:
+    """Every digest in ``value``, however deep."""
+    if is_digest(value):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _digests(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _digests(item)
 
 
 def _is_plain(value: object) -> bool:

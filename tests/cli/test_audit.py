@@ -129,8 +129,17 @@ def test_published_figures_stand_with_the_digests_behind_them(
     assert exact[0]["samples"] == exact[0]["figures"]["runs"]
     text = (RESULTS / "exactness.jsonl").read_text()
     assert exact[0]["digests"] and all(digest in text for digest in exact[0]["digests"])
-    accuracy = [item for item in figures if item["kind"] == "accuracy"]
-    assert all(item["samples"] == 1 and len(item["digests"]) == 2 for item in accuracy)
+    by_kind = {(Path(item["file"]).name, item["kind"]) for item in figures}
+    for name, kind in (
+        ("accuracy.jsonl", "accuracy-row"),
+        ("similarity.jsonl", "select-row"),
+        ("prereg-classes.jsonl", "prereg-summary"),
+        ("capability.jsonl", "capability-summary"),
+        ("select.jsonl", "select-time"),
+    ):
+        assert (name, kind) in by_kind
+    assert not {kind for _, kind in by_kind} & {"bench-machine", "own", "capability-run"}
+    assert all(item["digests"] for item in figures if item["samples"])
     page = Path("a.html").read_text()
     assert exact[0]["digests"][0] in page and "Published figures" in page
     assert any("nothing was measured again" in sentence for sentence in done.record["unchecked"])
