@@ -117,13 +117,14 @@ def fsck(
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store)]
-    yield from (*index, *log, *trust)
+    peers = [*_peers(store)]
+    yield from (*index, *log, *trust, *peers)
     is_readable = not log or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
-    tally.faults += len(index) + len(log) + len(trust) + len(differing)
+    tally.faults += len(index) + len(log) + len(trust) + len(peers) + len(differing)
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
     yield from _objects(store, tally, threads, advance)
@@ -131,6 +132,9 @@ def fsck(
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
+        for name in dict.fromkeys(fault.object for fault in peers):
+            repaired += 1
+            yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = bool(index or differing)
         for done in _repairs(store, tally, strays, refetch, rebuild=needs_index, trust=trust):
             repaired += 1
@@ -160,6 +164,20 @@ def _is_readable(store: Store) -> bool:
 
 def _unfinished(store: Store) -> int:
     return sum(1 for digest in store.forgotten() if store.objects.has(digest))
+
+
+def _peers(store: Store) -> Iterator[Finding]:
+    """What is wrong with the copies of other publishers' logs; a pull takes a new one."""
+    for origin in store.peers.origins():
+        name = f"peers/{origin}"
+        faults: list[Corrupt | Incompatible | NotFound | Untrusted]
+        try:
+            kept = store.peers.log(origin)
+            faults = [] if kept is None else [*kept.faults()]
+        except _UNREADABLE as error:
+            faults = [error]
+        for fault in faults:
+            yield Finding(fault.code, fault.kind, name, fault.message, "kvg fsck --repair")
 
 
 def _index_finding(text: str) -> Finding:

@@ -70,3 +70,27 @@ def test_a_remote_that_lies_or_is_away_gives_nothing(
     assert second not in done and done[envelope] == ["fetched from origin"]
     faults = [r for r in fsck(alice.store, alice.settings) if isinstance(r, Finding)]
     assert {fault.object for fault in faults} == {second}
+
+
+@pytest.mark.parametrize("damage", ["emptied", "flipped", "tile"])
+def test_a_damaged_copy_of_anothers_log_is_found_and_taken_anew(
+    alice: Person, bob: Person, share: Path, damage: str
+) -> None:
+    alice.deposit("demo", range(40))
+    alice.push()
+    bob.clone(share, alice)
+    (origin,) = bob.store.peers.origins()
+    folder = bob.store.root / "peers" / origin
+    path = folder / "checkpoint"
+    if damage == "tile":
+        path = next(found for found in (folder / "tile" / "entries").rglob("*") if found.is_file())
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(b"" if damage == "emptied" else data[:-9] + b"A" + data[-8:])
+    faults = [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
+    assert {fault.object for fault in faults} == {f"peers/{origin}"}
+    assert repaired(bob) == {f"peers/{origin}": ["moved"]}
+    assert not [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
+    newer = alice.deposit("next", range(7, 50))
+    alice.push()
+    assert not bob.pull().findings and bob.store.ref("origin/next") == newer
