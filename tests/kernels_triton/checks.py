@@ -98,15 +98,15 @@ def check_linear_order(linear: Operator, depth: int, dtype: torch.dtype) -> None
 
 
 def attention_inputs(
-    n: int, heads: int, groups: int, k_dim: int, v_dim: int, dtype: torch.dtype
+    n: int, heads: int, groups: int, k_dim: int, v_dim: int, dtype: torch.dtype, *, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Query ``[heads, n, k_dim]``; keys and values up to a block of 256, zeros past n."""
     capacity = -(-n // 256) * 256
     keys = torch.zeros(groups, capacity, k_dim, dtype=dtype)
     values = torch.zeros(groups, capacity, v_dim, dtype=dtype)
-    keys[:, :n] = sample(groups, n, k_dim, dtype=dtype, seed=1)
-    values[:, :n] = sample(groups, n, v_dim, dtype=dtype, seed=2)
-    return sample(heads, n, k_dim, dtype=dtype) * 2, keys, values
+    keys[:, :n] = sample(groups, n, k_dim, dtype=dtype, seed=seed + 1)
+    values[:, :n] = sample(groups, n, v_dim, dtype=dtype, seed=seed + 2)
+    return sample(heads, n, k_dim, dtype=dtype, seed=seed) * 2, keys, values
 
 
 SPECS = {
@@ -211,6 +211,14 @@ def check_rows(operator: Operator, x: torch.Tensor) -> torch.Tensor:
     return whole
 
 
+def check_attention_zero(attention: Operator) -> None:
+    """A zero is positive, also where a negative result is too small for fp32."""
+    query, keys, values = torch.zeros(1, 1, 16), *torch.zeros(2, 1, 256, 16)
+    values[:, 0] = -(2.0**-149)
+    out = attention(query, keys, values, 1, AttentionSpec(scale=1.0))
+    assert_bits(out, torch.zeros_like(out))
+
+
 def check_paged(
     paged: Operator,
     attention: Operator,
@@ -218,27 +226,38 @@ def check_paged(
     layout: Any,
     dtype: torch.dtype,
 ) -> None:
-    """Two sequences of unlike lengths that share pages: the bits of contiguous keys."""
-    lengths, heads = (150, 290), layout.kv_heads * 2
-    pool = torch.full((16, layout.slot_elements), float("nan"), dtype=dtype)
+    """Two texts of unlike lengths that share their first page: the bits of contiguous keys."""
     per_page = layout.page_tokens
-    query, keys, values = attention_inputs(
-        290, heads, layout.kv_heads, layout.k_dim, layout.v_dim, dtype
-    )
-    slots = torch.randperm(16, generator=torch.Generator().manual_seed(4))[: -(-290 // per_page)]
-    for i, slot in enumerate(slots.tolist()):
-        n = min(per_page, 290 - i * per_page)
-        span = slice(i * per_page, i * per_page + n)
-        parts = [torch.zeros(layout.kv_heads * n * (layout.k_dim + layout.v_dim), dtype=dtype)]
-        parts += [keys[:, span].reshape(-1), values[:, span].reshape(-1)]
-        scatter(torch.cat(parts), pool, slot, layout, n)
-    tables = slots.unsqueeze(0).expand(2, -1)
+    lengths, heads = (per_page + 150, per_page + 290), layout.kv_heads * 2
+    texts = [
+        attention_inputs(n, heads, layout.kv_heads, layout.k_dim, layout.v_dim, dtype, seed=10 * i)
+        for i, n in enumerate(lengths)
+    ]
+    for own, shared in zip(texts[1][1:], texts[0][1:], strict=True):
+        own[:, :per_page] = shared[:, :per_page]
+    pool = torch.full((16, layout.slot_elements), float("nan"), dtype=dtype)
+    slots = torch.randperm(16, generator=torch.Generator().manual_seed(4)).tolist()
+    tables = torch.full((2, -(-max(lengths) // per_page)), slots.pop())
+    for table, n, (_, keys, values) in zip(tables, lengths, texts, strict=True):
+        for page, first in enumerate(range(0, n, per_page)):
+            table[page] = slots.pop()
+            span = slice(first, min(first + per_page, n))
+            held = torch.cat([keys[:, span].reshape(-1), values[:, span].reshape(-1)])
+            scatter(
+                torch.cat([torch.zeros_like(held), held]),
+                pool,
+                int(table[page]),
+                layout,
+                span.stop - first,
+            )
+    tables[1, 0] = tables[0, 0]
     for spec, n_new in ((SPECS["full"], 1), (SPECS["window and softcap"], 40)):
         starts = [length - n_new for length in lengths]
-        parts = torch.stack([query[:, start : start + n_new] for start in starts])
+        parts = [text[0][:, start:].contiguous() for text, start in zip(texts, starts, strict=True)]
         with nan_filled():
-            got = paged(parts, pool, tables, starts, spec, layout, 1)
+            got = paged(torch.stack(parts), pool, tables, starts, spec, layout, 1)
         for row, start in enumerate(starts):
-            alone = paged(parts[row : row + 1], pool, tables[:1], [start], spec, layout, 1)
-            assert_bits(got[row : row + 1], alone)
-            assert_bits(got[row], attention(parts[row].contiguous(), keys, values, start, spec))
+            one = slice(row, row + 1)
+            alone = paged(parts[row][None], pool, tables[one], [start], spec, layout, 1)
+            assert_bits(got[one], alone)
+            assert_bits(got[row], attention(parts[row], *texts[row][1:], start, spec))

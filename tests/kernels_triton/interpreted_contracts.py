@@ -90,6 +90,10 @@ def test_attention_order(dtype: torch.dtype) -> None:
     checks.check_attention_order(TRITON["attention"].attention, tile, dtype)
 
 
+def test_attention_of_nothing_is_positive_zero() -> None:
+    checks.check_attention_zero(TRITON["attention"].attention)
+
+
 def test_attention_of_heads_too_wide() -> None:
     with pytest.raises(ValueError, match="no attention tile"):
         attention_tile(4096, 64, 2)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
+import kvg_kernels.attention.paged
 import kvg_kernels.attention.triton
 import kvg_kernels.linear.triton
 import kvg_kernels.pages.triton
@@ -153,23 +155,44 @@ def test_another_key_tile_for_one_token(tmp_path: Path) -> None:
     refused(checks.check_attention_splits, module.attention, FLOAT)
 
 
-def test_a_stale_page(tmp_path: Path) -> None:
+LAYOUT = kvg_kernels.pages.PageLayout(n_layers=2, kv_heads=2, page_tokens=64, k_dim=16, v_dim=24)
+READ = "tables_ptr + slot * n_pages + page_index"
+
+
+@pytest.mark.parametrize(
+    "read",
+    ["tables_ptr + page_index * 0", "tables_ptr + page_index", "tables_ptr + slot * n_pages"],
+    ids=["a stale page", "pages of another sequence", "the first page again"],
+)
+def test_other_pages(tmp_path: Path, read: str) -> None:
+    module = attention_with(tmp_path, "other_pages", (READ, read))
+    scatter = kvg_kernels.pages.page_scatter
+    refused(checks.check_paged, module.paged_attention, module.attention, scatter, LAYOUT, FLOAT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("tables[i].tolist()", "tables[0].tolist()"),
+        ("pool[table[page]]", "pool[table[0]]"),
+        ("2 * layer + 1", "2 * layer"),
+    ],
+    ids=["pages of another sequence", "the first page again", "keys for values"],
+)
+def test_other_pages_on_a_cpu(tmp_path: Path, change: tuple[str, str]) -> None:
+    module = broken(tmp_path, kvg_kernels.attention.paged, "other_pages_cpu", change)
+    scatter = kvg_kernels.pages.page_scatter
+    layout = replace(LAYOUT, v_dim=LAYOUT.k_dim)
+    attention = kvg_kernels.attention.attention
+    refused(checks.check_paged, module.paged_attention, attention, scatter, layout, FLOAT)
+
+
+def test_the_sign_of_zero_is_kept(tmp_path: Path) -> None:
     module = attention_with(
-        tmp_path,
-        "stale",
-        ("tables_ptr + slot * n_pages + page_index", "tables_ptr + page_index * 0"),
+        tmp_path, "signed_zero", ("    out = tl.where(out == 0.0, 0.0, out)\n", "")
     )
-    layout = kvg_kernels.pages.PageLayout(
-        n_layers=2, kv_heads=2, page_tokens=64, k_dim=16, v_dim=24
-    )
-    refused(
-        checks.check_paged,
-        module.paged_attention,
-        kvg_kernels.attention.triton.attention,
-        kvg_kernels.pages.page_scatter,
-        layout,
-        FLOAT,
-    )
+    checks.check_attention_close(module.attention, FLOAT)
+    refused(checks.check_attention_zero, module.attention)
 
 
 def test_another_block_for_longer_rows(tmp_path: Path) -> None:
