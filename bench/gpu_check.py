@@ -20,7 +20,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -262,12 +262,12 @@ def linear_bits(bench: Bench, shape: LayerShape, dtype: torch.dtype) -> Iterator
 
 
 def attention_bits(bench: Bench, shape: LayerShape, dtype: torch.dtype) -> Iterator[Check]:
-    """Attention: one call, chunks, single tokens, pages in any order, several sequences."""
+    """Attention: one call, chunks, single tokens, pages in any order."""
     k, n = bench.kernels, bench.n_tokens
     spec = AttentionSpec(scale=shape.dim**-0.5, window=shape.window)
     layout = PageLayout(1, shape.kv_heads, PAGE_TOKENS, shape.dim, shape.dim)
     query, keys, values = attention_inputs(bench, shape, dtype)
-    pool, table = filled_pool(bench, layout, keys, values)
+    pool, table = filled_pool(bench, layout, [(keys, values)])
     whole = k.attention(query, keys, values, 0, spec)
     parts: dict[str, tuple[torch.Tensor, slice]] = {}
     for how, span in spans(n).items():
@@ -277,36 +277,56 @@ def attention_bits(bench: Bench, shape: LayerShape, dtype: torch.dtype) -> Itera
         parts[how] = (k.attention(part, known_keys, known_values, span.start, spec), span)
         paged = k.paged_attention(part[None], pool, table, [span.start], spec, layout, 0)
         parts[f"{how}, paged"] = (paged[0], span)
-    starts = [n - 1, n // 2, 0]
-    together = torch.stack([query[:, start : start + 1] for start in starts])
-    batch = k.paged_attention(together, pool, table.expand(3, -1), starts, spec, layout, 0)
-    for i, start in enumerate(starts):
-        parts[f"in a batch, at {start}"] = (batch[i], slice(start, start + 1))
     yield equal(f"attention, {shape.name}, {dtype}", whole, parts)
 
 
+def batch_bits(bench: Bench, shape: LayerShape, dtype: torch.dtype) -> Iterator[Check]:
+    """Three texts in one call, the first half of their pages shared: each as it is alone."""
+    k, n = bench.kernels, bench.n_tokens
+    spec = AttentionSpec(scale=shape.dim**-0.5, window=shape.window)
+    layout = PageLayout(1, shape.kv_heads, PAGE_TOKENS, shape.dim, shape.dim)
+    texts = [attention_inputs(bench, shape, dtype, seed=10 * i) for i in range(3)]
+    n_shared = texts[0][1].shape[1] // PAGE_TOKENS // 2
+    for text in texts[1:]:
+        for own, shared in zip(text[1:], texts[0][1:], strict=True):
+            own[:, : n_shared * PAGE_TOKENS] = shared[:, : n_shared * PAGE_TOKENS]
+    pool, tables = filled_pool(bench, layout, [text[1:] for text in texts])
+    tables[1:, :n_shared] = tables[0, :n_shared]
+    starts = [n - 1, n * 3 // 4, n // 2]
+    spans = [slice(start, start + 1) for start in starts]
+    queries = [query[:, span] for (query, _, _), span in zip(texts, spans, strict=True)]
+    batch = k.paged_attention(torch.stack(queries), pool, tables, starts, spec, layout, 0)
+    for i, ((query, keys, values), span) in enumerate(zip(texts, spans, strict=True)):
+        whole = k.attention(query, keys, values, 0, spec)
+        parts = {f"in a batch, at {span.start}": (batch[i], span)}
+        yield equal(f"attention of text {i} of 3, {shape.name}, {dtype}", whole, parts)
+
+
 def attention_inputs(
-    bench: Bench, shape: LayerShape, dtype: torch.dtype
+    bench: Bench, shape: LayerShape, dtype: torch.dtype, *, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     capacity = -(-bench.n_tokens // PAGE_TOKENS) * PAGE_TOKENS
-    query = bench.sample(shape.heads, bench.n_tokens, shape.dim, dtype=dtype) * 2
-    keys = bench.sample(shape.kv_heads, capacity, shape.dim, dtype=dtype, seed=1)
-    values = bench.sample(shape.kv_heads, capacity, shape.dim, dtype=dtype, seed=2)
+    query = bench.sample(shape.heads, bench.n_tokens, shape.dim, dtype=dtype, seed=seed) * 2
+    keys = bench.sample(shape.kv_heads, capacity, shape.dim, dtype=dtype, seed=seed + 1)
+    values = bench.sample(shape.kv_heads, capacity, shape.dim, dtype=dtype, seed=seed + 2)
     return query, keys, values
 
 
 def filled_pool(
-    bench: Bench, layout: PageLayout, keys: torch.Tensor, values: torch.Tensor
+    bench: Bench, layout: PageLayout, texts: Sequence[tuple[torch.Tensor, torch.Tensor]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A pool that holds the keys and values in shuffled slots, and the table of its pages."""
-    n_pages = keys.shape[1] // PAGE_TOKENS
-    pool = keys.new_zeros(n_pages + 1, layout.slot_elements)
-    slots = torch.randperm(n_pages + 1, generator=torch.Generator().manual_seed(5))[:n_pages]
-    for i, slot in enumerate(slots.tolist()):
-        span = slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS)
-        page = torch.cat([keys[:, span].reshape(-1), values[:, span].reshape(-1)])
-        bench.kernels.page_scatter(page, pool, slot, layout, PAGE_TOKENS)
-    return pool, slots.to(torch.int32).to(bench.device).unsqueeze(0)
+    """A pool that holds the keys and values of texts in shuffled slots, and a table for each."""
+    n_pages = texts[0][0].shape[1] // PAGE_TOKENS
+    n_slots = len(texts) * n_pages + 1
+    pool = texts[0][0].new_zeros(n_slots, layout.slot_elements)
+    slots = torch.randperm(n_slots, generator=torch.Generator().manual_seed(5))[:-1]
+    tables = slots.view(len(texts), n_pages)
+    for table, (keys, values) in zip(tables, texts, strict=True):
+        for i, slot in enumerate(table.tolist()):
+            span = slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS)
+            page = torch.cat([keys[:, span].reshape(-1), values[:, span].reshape(-1)])
+            bench.kernels.page_scatter(page, pool, slot, layout, PAGE_TOKENS)
+    return pool, tables.to(torch.int32).to(bench.device)
 
 
 def checks(bench: Bench) -> Iterator[Check]:
@@ -318,6 +338,7 @@ def checks(bench: Bench) -> Iterator[Check]:
             if dtype is torch.bfloat16 or shape is bench.shapes[0]:
                 yield from linear_bits(bench, shape, dtype)
                 yield from attention_bits(bench, shape, dtype)
+                yield from batch_bits(bench, shape, dtype)
 
 
 def median_ms(call: Callable[[], object], repeats: int = 9) -> float:
@@ -355,7 +376,7 @@ def attention_timing(bench: Bench, shape: LayerShape, what: str, rows: int) -> T
     n = bench.n_tokens
     query, keys, values = attention_inputs(bench, shape, torch.bfloat16)
     layout = PageLayout(1, shape.kv_heads, PAGE_TOKENS, shape.dim, shape.dim)
-    pool, table = filled_pool(bench, layout, keys, values)
+    pool, table = filled_pool(bench, layout, [(keys, values)])
     spec = AttentionSpec(scale=shape.dim**-0.5, window=shape.window)
     part = query[None, :, n - rows :].contiguous()
     k, v = keys[None, :, :n].contiguous(), values[None, :, :n].contiguous()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import kvg_kernels.linear.cpu
 from kvg_kernels.linear import SMALL_TILE, TILES, linear, linear_reference, whole_rows
 from kvg_kernels.linear.cpu import row_tiles
 
@@ -70,6 +71,35 @@ def test_threads_and_alignment_change_no_bit(made: Made, dtype: torch.dtype) -> 
                 assert torch.equal(linear(wide[:, 3:67], weight, tiles=ONE), aligned)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def two_rows(made: Made) -> tuple[torch.Tensor, torch.Tensor]:
+    """A weight and rows 8 bytes past a line of the cache, with which the stock layer differs."""
+    weight, x = made(192, 576), made(2, 576, skip=2)
+    if torch.equal(functional.linear(x, weight), functional.linear(made(2, 576), weight)):
+        pytest.skip("this machine's stock linear layer gives two fp32 rows the same bits anywhere")
+    return weight, x
+
+
+def test_two_rows_keep_their_bits_at_any_address(
+    made: Made, two_rows: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    """The smallest tile in fp32, which the library computes otherwise 8 bytes past a line."""
+    weight, x = two_rows
+    tile = (2,)
+    for rows in (x, torch.cat([x, x])):
+        found = linear(rows, weight, tiles=tile)
+        assert torch.equal(found[:2], linear(made(2, 576), weight, tiles=tile))
+
+
+def test_an_alignment_left_out_shows(
+    two_rows: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, x = two_rows
+    expected = linear(x, weight, tiles=(2,))
+    monkeypatch.setattr(kvg_kernels.linear.cpu, "aligned", torch.Tensor.contiguous)
+    assert not torch.equal(linear(x, weight, tiles=(2,)), expected)
 
 
 def test_leading_dimensions_are_kept(made: Made) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,25 +18,10 @@ import kvg_kernels.softmax.triton
 import kvg_kernels.tiles
 from kvg_kernels.tiles import TILES
 from tests.kernels_triton import checks
+from tests.kernels_triton.breaking import broken
 
 FLOAT = torch.float32
 DEPTH = TILES[FLOAT].depth
-
-
-def broken(folder: Path, module: ModuleType, name: str, *changes: tuple[str, str]) -> ModuleType:
-    """A copy of ``module`` named ``name``, with every change made to its source exactly once."""
-    source = Path(str(module.__file__)).read_text()
-    for old, new in changes:
-        assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times"
-        source = source.replace(old, new)
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    mutant = importlib.util.module_from_spec(spec)
-    sys.modules[name] = mutant
-    spec.loader.exec_module(mutant)
-    return mutant
 
 
 def refused(check: Callable[..., None], *given: object) -> None:

@@ -48,6 +48,12 @@ def test_kernels_compile_for_gpus() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_call_chooses_no_binary() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    done = run(str(HERE / "one_binary.py"), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_everything_works_where_triton_is_absent() -> None:
     done = run("-c", WITHOUT_TRITON)
     assert done.returncode == 0, done.stdout + done.stderr
