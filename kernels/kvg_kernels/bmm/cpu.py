@@ -1,7 +1,8 @@
-"""``bmm`` and ``baddbmm`` on a CPU: item by item, in the row tiles of ``linear``'s menu.
+"""``bmm`` and ``baddbmm`` on a CPU: item by item, in one size of row tile.
 
 A batched product of the library shares the batch out among its kernels, so an item's bits can
-follow from the size of the batch. Here every item is a product of its own, of a fixed shape.
+follow from the size of the batch. Here every item is a product of its own, of a fixed shape. No
+self-check looks at these products, so other tiles of ``linear``'s menu are for who has proved them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 import torch
 
 from kvg_kernels.alignment import aligned, is_aligned
-from kvg_kernels.linear.cpu import TILES, row_tiles
+from kvg_kernels.linear.cpu import SMALL_TILE, row_tiles
+
+ONE_TILE = (SMALL_TILE,)
 
 
-def bmm(a: torch.Tensor, b: torch.Tensor, *, tiles: Sequence[int] = TILES) -> torch.Tensor:
+def bmm(a: torch.Tensor, b: torch.Tensor, *, tiles: Sequence[int] = ONE_TILE) -> torch.Tensor:
     """``a @ b`` per item. Shapes: a ``[B, M, K]``, b ``[B, K, N]``; result ``[B, M, N]``."""
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
     for item in range(a.shape[0]):
@@ -32,7 +35,7 @@ def baddbmm(
     *,
     beta: float = 1,
     alpha: float = 1,
-    tiles: Sequence[int] = TILES,
+    tiles: Sequence[int] = ONE_TILE,
 ) -> torch.Tensor:
     """``beta * bias + alpha * (a @ b)`` per item; bias broadcasts to the result's shape."""
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
