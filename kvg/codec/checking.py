@@ -115,7 +115,7 @@ class _Reading:
         self._read_into = read_into
         self._header = header
         self._what = what
-        self._buffer = memoryview(bytearray(PIECE_BYTES))
+        self._buffer = memoryview(bytearray(min(PIECE_BYTES, header.raw_size)))
         self._position = header.data_offset
 
     def check(self, digest: Digest, head_bytes: int) -> Checked:

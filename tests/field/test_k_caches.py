@@ -347,7 +347,8 @@ def test_field_k27_no_pickle_is_ever_loaded(
     assert not (tmp_path / "exploded").exists()
     for path in (models.REPO / "kvg").rglob("*.py"):
         assert not re.search(
-            r"^\s*(import|from) (pickle|marshal|shelve|dill)\b|torch\.load\((?![^)]*weights_only=True)",
+            r"^\s*(import|from) (pickle|marshal|shelve|dill)\b"
+            r"|torch\.load\((?![^)]*weights_only=True)",
             path.read_text(),
             re.M,
         )
