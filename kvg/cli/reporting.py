@@ -46,7 +46,8 @@ class StderrReport:
 
     def _tell(self, kind: str, text: str) -> None:
         if self._json:
-            self.kept.append((kind, text))
+            if kind == "warning" or not self._quiet:
+                self.kept.append((kind, text))
         elif kind == "warning":
             self._write(self._terminal.err("warning:", "yellow") + " " + printable(text))
         elif not self._quiet:

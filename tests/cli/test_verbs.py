@@ -395,3 +395,8 @@ def test_untrusted_signer_is_shown_as_such(stored: Stored, kvg: Run) -> None:
     assert shown["attestations"][0]["trusted"] is False
     assert shown["verification"]["executionSignature"] is None
     assert kvg("verify", "bad").code == 6
+
+
+def test_quiet_holds_under_json_too(stored: Stored, kvg: Run) -> None:
+    assert "dry run" in kvg("tag", "x", "demo", "--dry-run", "--json").err
+    assert kvg("tag", "x", "demo", "--dry-run", "--json", "--quiet").err == ""
