@@ -45,10 +45,11 @@ def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:
     if len(data) > MAX_FILE_BYTES:
         raise Corrupt(f"{name}: too large for results")
     rows = [row for row in _rows(data, name) if not _kind(row).endswith(SETTINGS)]
-    sums = [row for row in rows if _kind(row).endswith(SUMS)] or rows
-    samples = [row for row in rows if row not in sums and any(_digests(row))]
+    sums = [row for row in rows if _kind(row).endswith(SUMS)]
+    others = [row for row in rows if not _kind(row).endswith(SUMS)] if sums else []
+    samples = [row for row in others if any(_digests(row))]
     beside = tuple(dict.fromkeys(digest for row in samples for digest in _digests(row)))
-    for row in sums:
+    for row in sums or rows:
         own = tuple(dict.fromkeys(_digests(row)))
         hidden = ("type", "schema_version")
         yield PublishedFigure(
