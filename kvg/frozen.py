@@ -44,7 +44,7 @@ def frozen(cls: type[_T]) -> type[_T]:
         **_methods(fields, names, made, has_more=hasattr(cls, "__post_init__")),
         _FIELDS: _Fields(cls),
         "__match_args__": names,
-        "__signature__": _Signature(fields, inspect.get_annotations(cls)),
+        "__signature__": _Signature(fields, cls),
         **own,
         "__qualname__": cls.__qualname__,
         "__slots__": names,
@@ -219,19 +219,19 @@ class _Fields:
 class _Signature:
     """The parameters as ``inspect`` shows them, made when they are asked for."""
 
-    def __init__(self, fields: Sequence[_Known], annotations: Mapping[str, object]) -> None:
+    def __init__(self, fields: Sequence[_Known], written: type) -> None:
         self._fields = fields
-        self._annotations = annotations
+        self._written = written
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
-        parameter = inspect.Parameter
+        parameter, annotations = inspect.Parameter, inspect.get_annotations(self._written)
         return inspect.Signature(
             [
                 parameter(
                     field.name,
                     parameter.POSITIONAL_OR_KEYWORD,
                     default=parameter.empty if field.default is None else field.default(),
-                    annotation=self._annotations[field.name],
+                    annotation=annotations[field.name],
                 )
                 for field in self._fields
             ]
