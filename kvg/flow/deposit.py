@@ -30,7 +30,7 @@ from kvg.flow.registered import (
 from kvg.flow.requests import DepositRequest
 from kvg.flow.reuse import Plan, check_parent, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
-from kvg.flow.settings import Settings, signing_key
+from kvg.flow.settings import Settings, keyring_of, signing_key
 from kvg.flow.sources import Source, parse_text, read_part, read_source
 from kvg.gates.spec import CONSISTENCY
 from kvg.objects.manifest import Manifest
@@ -330,6 +330,8 @@ def _unchanged(
     """The record of a deposit that was there; the ref is moved to it when it was elsewhere, and
     what gates said of it now is added."""
     manifest = store.manifest(digest)
+    if request.key is not None:
+        keyring_of(settings).find(request.key)
     if not settings.dry_run:
         key = signing_key(settings, store, request.key) if outcomes else None
         gates = attest_gates(pending, outcomes, digest, key) if key else ()

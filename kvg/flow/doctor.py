@@ -78,7 +78,9 @@ def _exactness(
     """Open an invariant session: its self-check proves or refutes exactness on this machine."""
     bad: Literal["failed", "skipped"] = "failed" if request.require_exact else "skipped"
     if store is None:
-        yield DoctorCheck("exactness", bad, "no store, so no model to prove it on", hint="kvg init")
+        text = "no store, so no model to prove it on"
+        code = Incompatible.code if request.require_exact else 0
+        yield DoctorCheck("exactness", bad, text, hint="kvg init", code=code)
         return
     try:
         model = registered_model(store, request.model)
@@ -86,13 +88,9 @@ def _exactness(
         session = open_registered(settings, model, reference="invariant", prove_all=True)
     except KvgError as error:
         absent = error.code == 3 and request.model is None
-        yield DoctorCheck(
-            "exactness",
-            bad if absent else "failed",
-            error.message,
-            hint=error.hint,
-            code=error.code,
-        )
+        status = bad if absent else "failed"
+        code = 0 if status == "skipped" else error.code
+        yield DoctorCheck("exactness", status, error.message, hint=error.hint, code=code)
         return
     yield DoctorCheck(
         "exactness",

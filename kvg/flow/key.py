@@ -42,13 +42,13 @@ def show_key(settings: Settings, name: str) -> KeyEntry:
     return _entry(keyring_of(settings).find(name))
 
 
-def import_key(settings: Settings, name: str, data: bytes) -> KeyEntry:
+def import_key(settings: Settings, name: str, data: bytes, *, source: str) -> KeyEntry:
     """Take in a private key, PKCS#8 or OpenSSH PEM; an encrypted one stays encrypted.
 
     Raises ``Conflict``, ``Corrupt``, ``Incompatible``, ``Untrusted``.
     """
     store = _store_without_keys(settings)
-    key = keyring_of(settings).import_(name, data, settings.passphrase)
+    key = keyring_of(settings).import_(name, data, settings.passphrase, what=source)
     _trust_first(settings, store, key)
     return show_key(settings, name)
 

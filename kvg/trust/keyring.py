@@ -61,11 +61,13 @@ class Keyring:
         """
         return self._add(name, signing.generate(), passphrase)
 
-    def import_(self, name: str, data: bytes, passphrase: Passphrase | None = None) -> PrivateKey:
+    def import_(
+        self, name: str, data: bytes, passphrase: Passphrase | None = None, *, what: str = ""
+    ) -> PrivateKey:
         """Keep the private key in ``data`` (PKCS#8 or OpenSSH PEM) as ``name``.
 
-        One that is encrypted stays so, under the same passphrase. Raises as ``new`` and as
-        ``kvg.signing.keys.parse_private``.
+        One that is encrypted stays so, under the same passphrase. ``what`` is what errors call the
+        data, the name if left out. Raises as ``new`` and as ``kvg.signing.keys.parse_private``.
         """
         given: list[bytes] = []
 
@@ -73,7 +75,7 @@ class Keyring:
             given.append(passphrase() if passphrase else b"")
             return given[-1]
 
-        key = signing.parse_private(data, what=name, passphrase=ask if passphrase else None)
+        key = signing.parse_private(data, what=what or name, passphrase=ask if passphrase else None)
         return self._add(name, key, given[-1] if given else None)
 
     def list(self) -> tuple[KeyInfo, ...]:

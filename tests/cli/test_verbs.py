@@ -72,7 +72,10 @@ def test_key_round_trip(kvg: Run, home: Path) -> None:
     assert kvg("key", "new", "one").code == 4
     assert kvg("key", "show", "nobody").code == 3
     imported = kvg("key", "import", "three", "-", stdin=b"nonsense")
-    assert imported.code == 5
+    assert imported.code == 5 and "standard input" in imported.err
+    pem.write_bytes(b"nonsense")
+    imported = kvg("key", "import", "three", str(pem))
+    assert imported.code == 5 and str(pem) in imported.err
 
 
 def test_encrypted_key(kvg: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

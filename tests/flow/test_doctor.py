@@ -28,6 +28,7 @@ def test_the_self_check_is_shown_and_kept(
         *checks, summary = doctor(user.store, user.settings, DoctorRequest(True, "tiny"))
         (found,) = [check for check in checks if check.name == "self-check"]  # type: ignore[union-attr]
         assert summary.exact is True  # type: ignore[union-attr]
+        assert all((check.code == 0) == (check.exit_code == 0) for check in checks)  # type: ignore[union-attr]
         assert "linear 64 to 96: " in found.detail  # type: ignore[union-attr]
         assert "attention of 4 heads: " in found.detail  # type: ignore[union-attr]
         assert "s of processor time" in found.detail  # type: ignore[union-attr]
@@ -36,3 +37,9 @@ def test_the_self_check_is_shown_and_kept(
     without = user.with_settings(arithmetic=None)
     deposit(without.store, without.settings, DepositRequest("u", text="other words", model="tiny"))
     assert not opened[-1].self_check.is_remembered
+
+
+def test_only_a_failed_check_has_a_code(user: models.User) -> None:
+    for exact, codes in ((False, [0]), (True, [7])):
+        *checks, _ = doctor(None, user.settings, DoctorRequest(exact, None))
+        assert [check.code for check in checks if check.name == "exactness"] == codes  # type: ignore[union-attr]

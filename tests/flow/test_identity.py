@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvg.errors import NotFound
 from kvg.flow.deposit import deposit
 from kvg.flow.logits import logits
 from kvg.flow.requests import DepositRequest, LogitsRequest
@@ -73,6 +74,8 @@ def test_a_stored_beginning_is_reused_without_being_named(
     again = deposit(user.store, user.settings, DepositRequest("c", text=text))
     assert (again.unchanged, again.tokens_computed, again.new_objects) == (True, 0, 0)
     assert user.store.ref("c") == first.digest
+    with pytest.raises(NotFound, match="nope"):
+        deposit(user.store, user.settings, DepositRequest("c", text=text, key="nope"))
     lone = models.User.make(user.folder / "lone")
     lone.add("tiny", tiny["llama"])
     assert (

@@ -74,8 +74,10 @@ def import_(
     """
     from kvg.flow.key import import_key
 
-    data = stdin_bytes() if str(file) == "-" else read_file(file)
-    return import_key(invocation(ctx).settings, name, data)
+    is_piped = str(file) == "-"
+    data = stdin_bytes() if is_piped else read_file(file)
+    source = "standard input" if is_piped else str(file)
+    return import_key(invocation(ctx).settings, name, data, source=source)
 
 
 def read_file(path: Path) -> bytes:

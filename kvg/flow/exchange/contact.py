@@ -111,4 +111,4 @@ def trust_all(store: Store, settings: Settings, keys: Sequence[PublicKey]) -> No
         if known is None or not set(roles) <= set(known.roles):
             signer = signing_key(settings, store)
             store.set_trust(sign_trust(store.trust.with_key(key, roles), [signer]))
-            settings.report.notice(f"key {key.keyid[:12]} trusted as depositor and publisher")
+            settings.report.notice(f"key {key.keyid[:6]} trusted as depositor and publisher")

@@ -28,14 +28,14 @@ class ModelEntry(Record):
 
 @frozen
 class DoctorCheck(Record):
-    """One look at the machine; ``failed`` decides the exit code by ``code`` (7 unless said)."""
+    """One look at the machine; ``failed`` decides the exit code by ``code``, else 0."""
 
     type: ClassVar[str] = "check"
     name: str
     status: Literal["ok", "warning", "failed", "skipped"]
     detail: str
     hint: str | None = None
-    code: int = 7
+    code: int = 0
 
     @property
     def exit_code(self) -> int:
