@@ -10,7 +10,10 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -72,6 +75,15 @@ JUNK: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+NAMES = (
+    "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
+    "method", "pointer", "canonical json", "token ids", "page", "checkpoint", "note", "receipt",
+    "entry bundle", "verifier key", "witness key", "public key", "private key", "ref",
+    "session request", "chat request",
+    "stored form", "log tiles", "bundle", "configuration", "log head",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Decoder:
     """A decoder, good inputs, and the encoder that must give back the bytes of what was read."""
@@ -80,6 +92,14 @@ class Decoder:
     seeds: tuple[bytes, ...]
     encode: Callable[[Any], bytes] | None = None
     is_json: bool = True
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """A folder whose syncs cost nothing, where the system has one; else any."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
 
 
 class Given:
