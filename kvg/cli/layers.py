@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import KvgError, NotFound, UsageError
+from kvg.errors import KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.settings import check_device, check_text
 from kvg.frozen import frozen
 
@@ -307,7 +307,7 @@ def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | Non
     if env.get("KVG_PASSPHRASE_FD"):
         return lambda: _passphrase_from_fd(env["KVG_PASSPHRASE_FD"])
     if env.get("KVG_PASSPHRASE_FILE"):
-        return lambda: _first_line(_read_file(Path(env["KVG_PASSPHRASE_FILE"])))
+        return lambda: _first_line(_read_secret(Path(env["KVG_PASSPHRASE_FILE"])))
     if env.get("KVG_PASSPHRASE_COMMAND"):
         return lambda: _passphrase_from_command(env["KVG_PASSPHRASE_COMMAND"])
     return ask_passphrase if terminal.prompts else None
@@ -342,11 +342,20 @@ def _passphrase_from_fd(text: str) -> bytes:
         ) from None
 
 
-def _read_file(path: Path) -> bytes:
+def _read_secret(path: Path) -> bytes:
+    """What the file holds. Raises ``Untrusted`` when it is a plain file that others can read."""
+    import stat
+
     from kvg import durable
 
-    with durable.translated(path):
-        return path.read_bytes()
+    with durable.translated(path), open(path, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISREG(mode) and stat.S_IMODE(mode) & 0o077:
+            raise Untrusted(
+                f"{path}: others can read this passphrase (mode {stat.S_IMODE(mode):04o})",
+                hint=f"chmod 600 {path}",
+            )
+        return file.read()
 
 
 def _passphrase_from_command(command: str) -> bytes:

@@ -112,7 +112,18 @@ def trust_threshold(
 
     trust = _change(store, settings, changed, keys) if numbers else store.trust
     for role in ROLES:
-        yield Threshold(role, trust.threshold(role), len(trust.keys_for(role)), trust.version)
+        needed, n_keys = trust.threshold(role), len(trust.standing_keys(role))
+        if n_keys < needed:
+            settings.report.warning(_unmet(role, needed, n_keys))
+        yield Threshold(role, needed, n_keys, trust.version)
+
+
+def _unmet(role: str, needed: int, n_keys: int) -> str:
+    have = "1 trusted key has" if n_keys == 1 else f"{n_keys} trusted keys have"
+    return (
+        f"{role}={needed}: {have} this role, so that nothing can meet it: "
+        f"kvg trust add KEY --role {role}"
+    )
 
 
 def parse_threshold(text: str) -> tuple[str, int]:

@@ -45,7 +45,7 @@ def read_trust(store: Store) -> TrustFile:
     if digest is not None and all(digest != known for _, known in versions):
         raise Untrusted(
             f"{path}: changed without the signatures that a change needs",
-            hint=f"remove {path}: the log knows the signed one; then use kvg trust",
+            hint="kvg fsck --repair puts back the signed one; then use kvg trust",
         )
     if data is None or digest != newest:
         data = bytes(store.objects.read(newest, what=f"trust file of {path}"))
@@ -75,7 +75,10 @@ def write_trust(store: Store, trust: TrustFile, *, now: int) -> Published:
 def trust_first(store: Store, key: PrivateKey, *, now: int) -> bool:
     """See ``Store.trust_first``."""
     with store.lock.exclusive():
-        if read_trust(store).version:
+        trust = read_trust(store)
+        if trust.version:
+            if not (store.root / FILE).exists():  # the writing of it was cut
+                durable.replace(store.root / FILE, [encode_trust(trust)], staging=store.staging)
             return False
         write_trust(store, bootstrap_trust(key), now=now)
     return True

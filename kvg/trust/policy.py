@@ -139,7 +139,11 @@ class TrustFile:
 
     def governors(self) -> tuple[PublicKey, ...]:
         """The publishers that are not revoked: the keys that sign the next version."""
-        return tuple(key for key in self.keys_for(PUBLISHER) if not self.revocations(key.keyid))
+        return self.standing_keys(PUBLISHER)
+
+    def standing_keys(self, role: str) -> tuple[PublicKey, ...]:
+        """The keys with ``role`` that are not revoked: whose new signatures count."""
+        return tuple(key for key in self.keys_for(role) if not self.revocations(key.keyid))
 
     # Each of the following gives the next version, unsigned.
 

@@ -39,10 +39,12 @@ from kvg.verify.check import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.log.log import Log
     from kvg.store import Store
 
 INDEX = "index.lmdb"
 TRUST = "trust.json"
+_LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
 
 
@@ -116,7 +118,7 @@ def fsck(
     if index:
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
-    trust = [*check_trust(store)]
+    trust = [*check_trust(store), *_missing_trust(store)]
     peers = [*_peers(store)]
     yield from (*index, *log, *trust, *peers)
     is_readable = not log or _is_readable(store)
@@ -178,6 +180,30 @@ def _peers(store: Store) -> Iterator[Finding]:
             faults = [error]
         for fault in faults:
             yield Finding(fault.code, fault.kind, name, fault.message, "kvg fsck --repair")
+
+
+def _missing_trust(store: Store) -> Iterator[Finding]:
+    """The trust file, if it is gone: the log has it, so that nothing else would tell.
+
+    A first version that the log ends with may be one whose writing was cut.
+    """
+    if (store.root / TRUST).exists():
+        return
+    try:
+        versions, log = store.trust_versions(), store.log
+        is_cut = len(versions) == 1 and _ends_with_trust(log)
+    except _UNREADABLE:
+        return  # which the check of the log tells
+    if versions and not is_cut:
+        text = f"{TRUST}: missing; the log knows version {versions[-1][0]}"
+        yield Finding(Corrupt.code, Corrupt.kind, TRUST, text, "kvg fsck --repair")
+
+
+def _ends_with_trust(log: Log) -> bool:
+    from kvg.log.entry import TrustEntry, parse_entry
+
+    last = next(iter(log.read(log.size - 1)))
+    return isinstance(parse_entry(last, what="log"), TrustEntry)
 
 
 def _index_finding(text: str) -> Finding:
@@ -284,7 +310,8 @@ def _strays(store: Store) -> Iterator[Path]:
 def _stray_finding(store: Store, path: Path) -> Finding:
     name = str(path.relative_to(store.root))
     kind = "a link" if path.is_symlink() else "no object"
-    return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", "kvg fsck --repair")
+    hint = "kvg fsck --repair" if path.parent != store.root else _LINK_HINT
+    return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", hint)
 
 
 def _unreachable(store: Store) -> int | None:

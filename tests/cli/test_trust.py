@@ -111,6 +111,29 @@ def test_thresholds(stored: Stored, kvg: Run, keys: list[str], home: Path) -> No
         assert kvg("trust", "threshold", wrong).code == 2
 
 
+def test_a_threshold_that_no_keys_can_meet_is_said_aloud(
+    stored: Stored, kvg: Run, keys: list[str]
+) -> None:
+    done = kvg("trust", "threshold", "verifier=9")
+    assert done.code == 0
+    assert "verifier=9: 0 trusted keys have this role" in done.err
+    assert "kvg trust add KEY --role verifier" in done.err
+    shown = {item["role"]: item for item in kvg("trust", "threshold", "--json").records}
+    assert (shown["verifier"]["needed"], shown["verifier"]["trusted"]) == (9, 0)
+    assert "verifier=9" in kvg("trust", "threshold").err  # as long as it is so
+    assert kvg("verify", "demo").code == 6
+    assert "trusted keys" not in kvg("trust", "threshold", "verifier=0").err
+
+
+def test_a_revoked_key_does_not_count_towards_what_can_be_met(
+    stored: Stored, kvg: Run, keys: list[str]
+) -> None:
+    kvg("trust", "add", "second", "--role", "verifier")
+    assert "trusted key" not in kvg("trust", "threshold", "verifier=1").err
+    assert kvg("trust", "revoke", "second").code == 0
+    assert "0 trusted keys have this role" in kvg("trust", "threshold").err
+
+
 def test_two_replays_by_two_keys(stored: Stored, kvg: Run, keys: list[str]) -> None:
     store = stored.store
     auditors = [key_of("one"), key_of("two")]

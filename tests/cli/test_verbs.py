@@ -82,6 +82,10 @@ def test_encrypted_key(kvg: Run, monkeypatch: pytest.MonkeyPatch, home: Path) ->
     assert kvg("key", "new", "locked", "--passphrase").code == 2
     Path("secret").write_text("correct horse\n")
     monkeypatch.setenv("KVG_PASSPHRASE_FILE", "secret")
+    Path("secret").chmod(0o644)
+    refused = kvg("key", "new", "locked", "--passphrase")
+    assert refused.code == 6 and "mode 0644" in refused.err and "chmod 600 secret" in refused.err
+    Path("secret").chmod(0o600)
     assert kvg("key", "new", "locked", "--passphrase", "--json").record["encrypted"] is True
     kvg("init")
     assert kvg("trust", "add", "locked").code == 0

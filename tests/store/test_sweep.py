@@ -8,11 +8,12 @@ import pytest
 
 from kvg import durable
 from kvg.digest import sha256, shake256
-from kvg.errors import Corrupt, NoSpace
+from kvg.errors import Conflict, Corrupt, NoSpace
 from kvg.log.entry import ForgetEntry, PreregEntry
 from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.store import Store
 from kvg.store.closure import closure
+from kvg.store.lock import Lock
 from kvg.store.marks import Marks
 from kvg.store.sweep import Reach, Swept, sweep
 from kvg.verify import VerifySummary, check_store, verify_artifact
@@ -243,6 +244,18 @@ def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path)
         os.close(fd)
     assert sweep(store).temporaries == 1
     assert sorted(os.listdir(store.staging)) == ["pending", "quarantine"]
+
+
+def test_a_dry_run_waits_for_nobody_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    (store.staging / "partial.99.1.dead").write_bytes(b"12345")
+    held = Lock(store.root / "lock", wait_s=0)
+    impatient = Store.open(tmp_path, lock_wait=0)
+    with held.exclusive():
+        assert sweep(impatient, dry_run=True).temporaries == 1
+        with pytest.raises(Conflict):
+            sweep(impatient)
 
 
 def test_gc_stops_where_it_cannot_tell_what_is_needed(tmp_path: Path) -> None:

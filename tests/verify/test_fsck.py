@@ -220,3 +220,44 @@ def test_a_writer_that_mended_it_meanwhile_is_left_alone(tmp_path: Path) -> None
             a.deposit(store, a.key_of("alice"), ref="one", ids=range(20))
     assert not any(isinstance(item, Repaired) for item in done)
     assert look(store)[0] == []
+
+
+def test_a_trust_file_that_is_gone_is_named_and_put_back(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    path = store.root / "trust.json"
+    signed = path.read_bytes()
+    path.unlink()
+    findings, repaired, _ = look(store)
+    assert [(f.object, f.code, f.hint) for f in findings] == [
+        ("trust.json", 5, "kvg fsck --repair")
+    ]
+    assert "missing" in findings[0].message and repaired == []
+    _, repaired, _ = look(store, repair=True)
+    assert [item.action for item in repaired] == ["restored from the log"]
+    assert path.read_bytes() == signed and look(store)[0] == []
+
+
+def test_a_first_trust_file_that_was_never_written_is_no_fault(tmp_path: Path) -> None:
+    """Between the log and the file a crash leaves this; whoever signs next puts it there."""
+    store, key = a.make_store(tmp_path)
+    path = store.root / "trust.json"
+    signed = path.read_bytes()
+    path.unlink()
+    assert store.trust_versions()[0][0] == 1 and look(store)[0] == []
+    assert not store.trust_first(key)
+    assert path.read_bytes() == signed and look(store)[0] == []
+
+
+@pytest.mark.parametrize("name", ["extra", "search", "config.toml"])
+def test_a_link_in_the_root_is_named_with_what_really_helps(tmp_path: Path, name: str) -> None:
+    store, _, _ = two(tmp_path)
+    path, elsewhere = store.root / name, tmp_path / "elsewhere"
+    if path.exists():
+        shutil.move(path, elsewhere)
+    else:
+        elsewhere.mkdir()
+    path.symlink_to(elsewhere)
+    findings, repaired, _ = look(store, repair=True)
+    assert [f.object for f in findings] == [name] and repaired == []
+    assert path.is_symlink() and findings[0].hint is not None
+    assert "--repair" not in findings[0].hint and "by hand" in findings[0].hint
