@@ -13,8 +13,12 @@ from kvg.flow.records.stores import CheckedReceipt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvg.log.checkpoint import Checkpoint
     from kvg.log.log import Log
     from kvg.signing.keys import PublicKey
+
+    Signer = Callable[[Checkpoint], tuple[str, PublicKey]]
+    """The name and key of who must have signed a checkpoint."""
 
 _RECEIPT = r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
 MAX_TEXT_BYTES = 64 << 20
@@ -33,29 +37,43 @@ def check_receipts(
 ) -> Iterator[CheckedReceipt]:
     """Check every receipt in ``data``: a receipt, or what ``kvg log --receipt`` printed.
 
-    ``verifier`` is the log's signed-note key; without it the log ``own()`` must have made them.
+    ``verifier`` is the log's signed-note key; without it the log ``own()`` must have made them,
+    under any key that it had.
     Raises ``Corrupt`` when there is none or one is malformed, ``Untrusted`` when one proves
     nothing: another log, another entry, no signature by that key.
     """
-    origin, public = _verifier(verifier, own)
     text = data.decode("utf-8", "replace") if len(data) < MAX_TEXT_BYTES else ""
     found = re.findall(_RECEIPT, text, re.M)
     if not found:
         raise Corrupt("no receipt in the file", hint="kvg log REF --receipt > FILE")
+    signer = _own_signer(own()) if verifier is None else _given_signer(verifier)
     for number, text in enumerate(found):
-        yield _check(text.encode("utf-8"), origin, public, f"receipt {number + 1}")
+        yield _check(text.encode("utf-8"), signer, f"receipt {number + 1}")
 
 
-def _verifier(line: str | None, own: Callable[[], Log]) -> tuple[str, PublicKey]:
+def _given_signer(line: str) -> Signer:
     from kvg.signing.note import parse_verifier
 
-    if line is not None:
-        return parse_verifier(line, what="--verifier")
-    log = own()
-    return log.origin, log.verifier
+    origin, public = parse_verifier(line, what="--verifier")
+    return lambda _: (origin, public)
 
 
-def _check(data: bytes, origin: str, public: PublicKey, what: str) -> CheckedReceipt:
+def _own_signer(log: Log) -> Signer:
+    """The log's key at the size that a receipt speaks of, which has to be a part of the log."""
+    from kvg.log.rekey import key_at
+
+    def signer(checkpoint: Checkpoint) -> tuple[str, PublicKey]:
+        size = checkpoint.size
+        if checkpoint.origin != log.origin or size > log.size:
+            return log.origin, log.verifier
+        if not log.is_extension_of(size, checkpoint.root):
+            raise Untrusted(f"log {log.origin}: never had that root at size {size}")
+        return log.origin, key_at(log, size)
+
+    return signer
+
+
+def _check(data: bytes, signer: Signer, what: str) -> CheckedReceipt:
     from kvg.flow.log import record_of
     from kvg.log.entry import parse_entry
     from kvg.log.receipts import check_receipt, parse_receipt
@@ -63,6 +81,7 @@ def _check(data: bytes, origin: str, public: PublicKey, what: str) -> CheckedRec
     receipt = parse_receipt(data, what=what)
     if not receipt.extra:
         raise Untrusted(f"{what}: carries no entry", hint="kvg log REF --receipt > FILE")
+    origin, public = signer(receipt.checkpoint)
     checked = check_receipt(receipt, receipt.extra, origin=origin, verifier=public, what=what)
     said = record_of(receipt.index, parse_entry(receipt.extra, what=what))
     return CheckedReceipt(

@@ -253,6 +253,9 @@ class Log:
         checkpoint = Checkpoint(self.origin, first + 1, tiles.edge_root(edge))
         note = sign_checkpoint(checkpoint, old, new)
         durable.make_dir(self.folder / rekeys.FOLDER)
+        line = rekeys.first_line(self)
+        if line is not None:
+            durable.replace(self.folder / rekeys.FIRST, [line], staging=self._staging)
         path = self.folder / rekeys.file_name(checkpoint.size)
         durable.replace(path, [note], staging=self._staging)
         durable.replace(self.folder / CHECKPOINT, [note], staging=self._staging)
@@ -309,7 +312,7 @@ class Log:
         for fault in self.faults():
             raise fault
 
-    def faults(self) -> Iterator[Corrupt]:
+    def faults(self) -> Iterator[Corrupt | Untrusted]:
         """As ``check``, but goes on: every file that is wrong, named, in the order of the log."""
         frontier, view = merkle.Frontier(), self._tiles
         try:
@@ -317,7 +320,7 @@ class Log:
         except Corrupt as error:
             yield error
             return
-        is_whole = True
+        is_whole, rekeyed = True, list[int]()
         for bundle in range(-(-self.size // WIDTH)):
             try:
                 entries = view.bundle(bundle)
@@ -325,13 +328,17 @@ class Log:
                 is_whole = False
                 yield error
                 continue
-            for entry in entries:
+            for size, entry in enumerate(entries, bundle * WIDTH + 1):
                 frontier.append(merkle.leaf_hash(entry))
+                if rekeys.MARK in entry:
+                    rekeyed.append(size)
             yield from view.partial_bundle_faults(bundle, entries)
         if is_whole and frontier.root() != self.root:
             yield Corrupt(f"log {self.folder}: {CHECKPOINT}: not the root of its entries")
         for level, index in _all_tiles(self.size):
             yield from view.partial_faults(level, index)
+        if is_whole:
+            yield from rekeys.faults(self, rekeyed)
 
     def _open(self, note: bytes) -> Checkpoint:
         what = f"log {self.folder}: {CHECKPOINT}"

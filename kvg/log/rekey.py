@@ -1,12 +1,14 @@
 """A log's key replaced by another: a ``rekey`` entry under a checkpoint that both keys signed.
 
-Each such checkpoint is kept as ``rekey/<size>``. So who pinned the first key can follow to the
-present one: every step is the word of the key before it, about a log that this one extends.
+Each such checkpoint is kept as ``rekey/<size>``, and the line of the key that the log was made with
+as ``rekey/first``, so that what that key signed can still be checked. So who pinned the first key
+can follow to the present one: every step is the word of the key before it, about a log that this
+one extends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvg.errors import Corrupt, Incompatible, Untrusted
@@ -21,12 +23,81 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PublicKey
 
 FOLDER: Final = "rekey"
+FIRST: Final = f"{FOLDER}/first"
+MAX_LINE_SIZE: Final = 1024
+MARK: Final = b'"type":"rekey"'
+"""What the bytes of a ``rekey`` entry hold, and no other's: a quote in a value is escaped."""
 MAX_STEPS: Final = 10_000
 
 
 def file_name(size: int) -> str:
     """The name, in the log's folder, of the checkpoint of ``size`` that two keys signed."""
     return f"{FOLDER}/{size}"
+
+
+def first_line(log: Log) -> bytes | None:
+    """What to write as ``FIRST`` before ``log`` gets another key; None when it is there."""
+    known = log.source.read(FIRST, MAX_LINE_SIZE)
+    return None if known is not None or _sizes(log) else _line_of(log.origin, log.verifier)
+
+
+def _line_of(origin: str, key: PublicKey) -> bytes:
+    return f"{encode_verifier(origin, key)}\n".encode()
+
+
+def key_at(log: Log, size: int) -> PublicKey:
+    """The key that signs checkpoints of ``log`` of ``size``, which may be another than today's.
+
+    Raises ``Untrusted`` when it is not known here: of a log that got its second key from a kvg that
+    did not keep the first.
+    """
+    known = _first_key(log)
+    for checkpoint, _ in _steps(log):
+        if checkpoint.size <= size:
+            known = _new_key(log, checkpoint)
+    if known is None:
+        raise Untrusted(
+            f"log {log.folder}: the key that signed at size {size} is not kept here",
+            hint="give the verifier line that it had then: --verifier LINE",
+        )
+    return known
+
+
+def _first_key(log: Log) -> PublicKey | None:
+    line = log.source.read(FIRST, MAX_LINE_SIZE)
+    if line is None:
+        return None if _sizes(log) else log.verifier
+    what = f"log {log.folder}: {FIRST}"
+    origin, key = parse_verifier(line.decode("utf-8", "replace").rstrip("\n"), what=what)
+    if origin != log.origin or line != _line_of(origin, key):
+        raise Corrupt(f"{what}: not the line of a key of this log", hint="kvg fsck")
+    return key
+
+
+def faults(log: Log, sizes: Iterable[int]) -> Iterator[Corrupt | Untrusted]:
+    """What is wrong with the record of the changes of key, which are at ``sizes``."""
+    known: PublicKey | None = None
+    try:
+        known = _first_key(log)
+    except Corrupt as error:
+        yield error
+    for size in sizes:
+        what = f"log {log.folder}: {file_name(size)}"
+        try:
+            note = log.source.read(file_name(size), MAX_CHECKPOINT_SIZE)
+            if note is None:
+                raise Corrupt(f"{what}: missing", hint="restore it from a copy of the log")
+            found, parsed = parse_checkpoint(note, what=what), parse_note(note, what=what)
+            if found != Checkpoint(log.origin, size, log.root_at(size)):
+                raise Corrupt(f"{what}: not the checkpoint of that size")
+            new = _new_key(log, found)
+            for key in (known, new):
+                if key is not None and not is_note_signed(parsed, log.origin, key):
+                    raise Untrusted(f"{what}: not signed by {key.keyid[:12]}")
+            known = new
+        except (Corrupt, Untrusted) as error:
+            known = None
+            yield error
 
 
 @frozen

@@ -49,7 +49,7 @@ def test_nobody_else_gives_the_log_a_key(stored: Stored, kvg: Run) -> None:
     first = kvg("log", "--checkpoint", "--json").record["verifier"]
     kvg("key", "rekey")
     second = kvg("log", "--checkpoint", "--json").record["verifier"]
-    (kept,) = (root / "log/rekey").iterdir()
+    (kept,) = (path for path in (root / "log/rekey").iterdir() if path.name != "first")
     good = kept.read_bytes()
     lines = good.splitlines(keepends=True)
     for bad in (b"".join(lines[:-2] + lines[-1:]), b"".join(lines[:-1])):  # one of the two signed
@@ -113,3 +113,50 @@ def test_a_dry_run(stored: Stored, kvg: Run) -> None:
     shown = kvg("key", "rekey", "--dry-run")
     assert shown.code == 0 and "would be replaced" in shown.out
     assert fresh(stored).log.size == size
+
+
+def test_receipts_from_before_it_count_in_their_own_store(
+    stored: Stored, kvg: Run, tmp_path: Path
+) -> None:
+    first = kvg("log", "--checkpoint", "--json").record["verifier"]
+    papers = [tmp_path / f"receipt.{number}" for number in range(3)]
+    for paper in papers:
+        paper.write_text(kvg("log", "demo", "--receipt").out)
+        assert kvg("key", "rekey", "-q").code == 0
+    assert kvg("tag", "v1", "demo").code == 0
+    for paper in papers:
+        assert kvg("log", "--check", paper).code == 0
+    assert kvg("log", "--check", papers[0], "--verifier", first).code == 0
+    assert kvg("log", "--check", papers[2], "--verifier", first).code == 6
+
+
+def test_an_old_key_signs_nothing_after_it(stored: Stored, kvg: Run, tmp_path: Path) -> None:
+    """Who has the key that was replaced may not vouch for what came later."""
+    from dataclasses import replace
+
+    from kvg.log.checkpoint import sign_checkpoint
+    from kvg.log.receipts import encode_receipt, parse_receipt
+
+    store = stored.store
+    old = store.log_key()
+    assert kvg("key", "rekey", "-q").code == 0 and kvg("tag", "v1", "demo").code == 0
+    good = kvg("log", "v1", "--receipt", "--json").records[0]["receipt"]
+    receipt = parse_receipt(good.encode(), what="it")
+    forged = replace(receipt, note=sign_checkpoint(receipt.checkpoint, old))
+    (tmp_path / "forged").write_bytes(encode_receipt(forged))
+    assert kvg("log", "--check", tmp_path / "forged").code == 6
+
+
+@pytest.mark.parametrize("what", ["first", "note", "gone"])
+def test_fsck_looks_at_the_record_of_it(stored: Stored, kvg: Run, what: str) -> None:
+    assert kvg("key", "rekey", "-q").code == 0 and kvg("key", "rekey", "-q").code == 0
+    folder = stored.store.root / "log/rekey"
+    sizes = sorted(int(path.name) for path in folder.iterdir() if path.name != "first")
+    path = folder / ("first" if what == "first" else str(sizes[0]))
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.unlink()
+    if what != "gone":
+        path.write_bytes(data)
+    found = kvg("fsck")
+    assert found.code in (5, 6) and path.name in found.out
