@@ -4,6 +4,8 @@ In this order, never stopping at a fault:
 
 - the index's file as such, looked at before anything maps it;
 - the log, recomputed from its entries, and every version of the trust file;
+- the copies of other publishers' logs; in a store that is a remote, too, the logs, pointers and
+  keys that others pushed, and what those pointers stand for;
 - the index's tables against the log and the objects;
 - what each ref, pin and attestation needs: that it is there, and by SHA-256 and BLAKE3 what it was
   (an artifact without a name may be half gone: gc takes the rest);
@@ -35,6 +37,7 @@ from kvg.verify.check import (
     check_trust,
     finding_of,
 )
+from kvg.verify.published import Published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,22 +122,26 @@ def fsck(
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store), *_missing_trust(store)]
-    peers = [*_peers(store)]
-    yield from (*index, *log, *trust, *peers)
+    peers, pushed = [*_peers(store)], Published(store)
+    sent = [*pushed.findings()]
+    yield from (*index, *log, *trust, *peers, *sent)
     is_readable = not log or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
-    tally.faults += len(index) + len(log) + len(trust) + len(peers) + len(differing)
+    tally.faults += len(index) + len(log) + len(trust) + len(peers) + len(sent) + len(differing)
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
+    for name, digest in pushed.named.items():
+        tally.artifacts += 1
+        yield from _artifact(store, digest, name, tally, threads, advance)
     yield from _objects(store, tally, threads, advance)
     strays = [*_strays(store)]
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
-        for name in dict.fromkeys(fault.object for fault in peers):
+        for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
             repaired += 1
             yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = bool(index or differing)
@@ -146,7 +153,7 @@ def fsck(
         bytes=tally.size_bytes,
         artifacts=tally.artifacts,
         log_entries=store.log.size if is_readable else 0,
-        unreachable=_unreachable(store) if is_readable else None,
+        unreachable=_unreachable(store) if is_readable and not pushed.is_there else None,
         unfinished=_unfinished(store) if is_readable else 0,
         faults=tally.faults,
         repaired=repaired,
