@@ -1,7 +1,8 @@
 """Push and pull, stopped at every step: nothing partial is seen, and the next try ends the work.
 
-Each step of a pull is struck by one kind of fault beside ``kill -9``, in turn, and by all of them
-with ``KVG_CRASH_ALL=1``.
+Each step of a push and of a pull is struck by one kind of fault beside ``kill -9``, in turn, and by
+all of them with ``KVG_CRASH_ALL=1``. The remote is a store: after each ``fsck`` says of both sides
+that nothing is wrong.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ import pytest
 from kvg import durable
 from kvg.digest import Digest
 from kvg.errors import KvgError
+from kvg.flow.fsck import fsck
+from kvg.flow.records.upkeep import FsckSummary
+from kvg.flow.settings import Settings
+from kvg.store import Store
+from kvg.store.layout import has_format
 from kvg.verify import check_store
 from kvg.verify.check import VerifySummary
 from tests.exchange.conftest import Person
@@ -57,8 +64,21 @@ def killed_at(work: Callable[[], object], at: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def check_clean(store: Store, settings: Settings) -> None:
+    """``kvg fsck`` finds nothing."""
+    *found, summary = fsck(store, settings)
+    assert not found and isinstance(summary, FsckSummary) and not summary.faults, found
+
+
+def check_remote(share: Path, settings: Settings) -> None:
+    """What a push that was cut has left there: no object half, no name of what is not there."""
+    if has_format(share):
+        check_clean(Store.open(share), settings)
+
+
 def check_nothing_partial(person: Person) -> None:
     """Everything that can be seen checks out."""
+    check_clean(person.store, person.settings)
     *findings, last = check_store(person.store)
     assert not findings and isinstance(last, VerifySummary)
     for digest in person.store.artifacts():
@@ -72,32 +92,76 @@ def copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
 
 
-@pytest.mark.slow
-def test_push_killed_at_every_step(
-    alice: Person, bob: Person, share: Path, tmp_path: Path, record_property: Callable[..., None]
-) -> None:
+@dataclass(frozen=True)
+class Pushing:
+    """Alice is about to push a newer ``demo`` to a store that Bob has cloned from."""
+
+    alice: Person
+    bob: Person
+    share: Path
+    folder: Path
+    newer: Digest
+
+    def again(self) -> None:
+        """Everything as it was."""
+        copy(self.folder / "share0", self.share)
+        copy(self.folder / "alice0", self.alice.folder)
+
+    def check(self) -> None:
+        """What is there is whole for the remote and for a reader, and the next push ends it."""
+        alice, name = self.alice, "demo"
+        check_remote(self.share, alice.settings)
+        check_clean(alice.store, alice.settings)
+        reader = _reader(self.bob, self.folder)
+        seen = reader.pull()
+        assert seen.codes in ([], [6]), seen.findings
+        check_nothing_partial(reader)
+        again = alice.push()
+        assert not again.findings and again.states[name] in ("moved", "unchanged")
+        check_remote(self.share, alice.settings)
+        final = _reader(self.bob, self.folder)
+        assert not final.pull().findings
+        assert final.store.ref(name) == self.newer
+
+
+@pytest.fixture
+def pushing(alice: Person, bob: Person, share: Path, tmp_path: Path) -> Pushing:
+    Store.init(share, keyring=alice.keyring, bare=True).close()
     alice.deposit("demo", range(5, 20))
     alice.push()
     bob.clone(share, alice)
     newer = alice.deposit("demo", range(40))
     copy(share, tmp_path / "share0")
     copy(alice.folder, tmp_path / "alice0")
-    total = steps_of(alice.push)
+    return Pushing(alice, bob, share, tmp_path, newer)
+
+
+@pytest.mark.slow
+def test_push_killed_at_every_step(pushing: Pushing, record_property: Callable[..., None]) -> None:
+    total = steps_of(pushing.alice.push)
     for at in range(1, total + 1):
-        copy(tmp_path / "share0", share)
-        copy(tmp_path / "alice0", alice.folder)
-        killed_at(alice.push, at)
-        reader = _reader(bob, tmp_path)
-        seen = reader.pull()
-        assert seen.codes in ([], [6]), seen.findings
-        check_nothing_partial(reader)
-        again = alice.push()
-        assert not again.findings and again.states["demo"] in ("moved", "unchanged")
-        final = _reader(bob, tmp_path)
-        assert not final.pull().findings
-        assert final.store.ref("demo") == newer
+        pushing.again()
+        killed_at(pushing.alice.push, at)
+        pushing.check()
     record_property(
         "exchange matrix", ("push, kill -9", f"{total} steps", len(range(1, total + 1)))
+    )
+
+
+@pytest.mark.slow
+def test_push_struck_at_every_step(pushing: Pushing, record_property: Callable[..., None]) -> None:
+    recorder = Recorder([])
+    with hooked(recorder):
+        pushing.alice.push()
+    points = 0
+    for at, name in enumerate(recorder.names, 1):
+        for kind in kinds_for(at, name):
+            pushing.again()
+            run(pushing.alice.push, kind, at)
+            pushing.check()
+            points += 1
+    record_property(
+        "exchange matrix", ("push, other faults", f"{len(recorder.names)} steps", points)
     )
 
 
