@@ -104,7 +104,7 @@ def _exactness(
 def _self_check(found: SelfCheck, *, kept: bool) -> DoctorCheck:
     """What was proved, in one line: the tiles of every layer, largest first."""
     linear = [
-        f"linear {n_in} to {n_out}: {_listed(tiles)}"
+        f"linear {n_in} to {n_out}: {_listed(tiles)}{_laid_out(found.menu.packed.get((n_in, n_out)))}"
         for (n_in, n_out), tiles in found.menu.linear.items()
     ]
     seen = [
@@ -118,6 +118,10 @@ def _self_check(found: SelfCheck, *, kept: bool) -> DoctorCheck:
         f"{found.seconds:.1f} s of processor time; tiles that agree: {'; '.join([*linear, *seen])}"
         + ("; remembered for the next sessions" if kept else ""),
     )
+
+
+def _laid_out(tiles: Sequence[int] | None) -> str:
+    return f" (laid out beforehand: {_listed(tiles)})" if tiles else ""
 
 
 def _listed(tiles: Sequence[int]) -> str:

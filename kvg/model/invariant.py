@@ -33,9 +33,8 @@ from kvg.model.census import (
     own_operator,
 )
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
-from kvg_kernels.alignment import aligned
 from kvg_kernels.attention import AttentionSpec, MaskCache, attention
-from kvg_kernels.linear import SMALL_TILE, linear
+from kvg_kernels.linear import SMALL_TILE, PackedWeight, linear, packed_linear
 from kvg_kernels.pointwise import pointwise
 
 ATTENTION_NAME = "kvg_invariant"
@@ -59,10 +58,12 @@ class TileMenu:
 
     ``linear``: rows, by (inputs, outputs) of a linear layer; ``attention``: positions, by the
     shape of a layer. What is not there takes the one tile that the others were compared with.
+    ``packed``: rows for which a linear layer may read its weight as laid out beforehand.
     """
 
     linear: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     attention: Mapping[AttentionShape, tuple[int, ...]] = field(default_factory=dict)
+    packed: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
 
 
 _SHAPE_FREE = (SMALL_TILE,)
@@ -74,9 +75,13 @@ _MATMULS = frozenset(
 class Execution:
     """One forward pass: the slots it works on and what its layers share."""
 
-    def __init__(self, cache: BoundCache, menu: TileMenu) -> None:
+    def __init__(
+        self, cache: BoundCache, menu: TileMenu, packed: Mapping[int, PackedWeight] | None = None
+    ) -> None:
+        """``packed``: weights laid out beforehand, by the ``id`` of the plain one."""
         self.cache = cache
         self.menu = menu
+        self.packed = packed or {}
         self.masks: MaskCache = {}
         self.shapes: dict[int, AttentionShape] = {}
         """Of every attention layer that was called, by its own index."""
@@ -145,8 +150,15 @@ class _Operators(TorchFunctionMode):
     def _linear(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        tiles = self._execution.menu.linear.get((weight.shape[1], weight.shape[0]), _SHAPE_FREE)
-        return linear(x, weight, bias, tiles=tiles)
+        execution = self._execution
+        shape = (weight.shape[1], weight.shape[0])
+        packed = execution.packed.get(id(weight))
+        if packed is not None and packed.is_of(weight):
+            few = execution.menu.packed[shape]
+            if x.numel() <= few[0] * shape[0]:
+                rows = x.reshape(-1, shape[0])
+                return packed_linear(rows, packed, bias, few).view(*x.shape[:-1], shape[1])
+        return linear(x, weight, bias, tiles=execution.menu.linear.get(shape, _SHAPE_FREE))
 
 
 def _pointwise(
@@ -240,9 +252,13 @@ def _attend(
     tiles: tuple[int, ...],
 ) -> torch.Tensor:
     """Attention of every slot's new tokens ``[B, H, T, k_dim]``; result ``[B, T, H, v_dim]``."""
-    rows = [
+    batch, heads, n_tokens, _ = query.shape
+    v_dim = execution.cache.states[0].values[layer].shape[-1]
+    out = query.new_empty(batch, n_tokens, heads, v_dim)
+    slots = zip(execution.cache.states, execution.cache.starts, strict=True)
+    for row, (state, start) in enumerate(slots):
         attention(
-            aligned(query[row]),
+            query[row],
             state.keys[layer],
             state.values[layer],
             start,
@@ -250,12 +266,9 @@ def _attend(
             sinks=sinks,
             masks=execution.masks,
             tiles=tiles,
-        ).transpose(0, 1)
-        for row, (state, start) in enumerate(
-            zip(execution.cache.states, execution.cache.starts, strict=True)
+            out=out[row].transpose(0, 1),
         )
-    ]
-    return torch.stack(rows).contiguous()
+    return out
 
 
 def _swapped(query: torch.Tensor) -> tuple[int, int, int]:

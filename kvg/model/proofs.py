@@ -30,7 +30,7 @@ from kvg.model.probe import linear_shapes
 from kvg.model.versions import library_versions
 from kvg.objects.manifest import Engine
 from kvg_kernels.attention import tile_menu
-from kvg_kernels.linear import TILES
+from kvg_kernels.linear import PACKED_TILES, TILES
 
 if TYPE_CHECKING:
     from kvg.model.loader import LoadedModel
@@ -90,6 +90,7 @@ class ProofCache:
             "key": key,
             "linear": [list(tiles) for tiles in menu.linear.values()],
             "attention": [list(tiles) for tiles in menu.attention.values()],
+            "packed": [list(menu.packed.get(layer, ())) for layer in menu.linear],
         }
         data = canon.encode({**value, "sum": sha256(canon.encode(value))})
         try:
@@ -150,18 +151,25 @@ def _menu(value: Json, key: Mapping[str, Json], model: LoadedModel) -> TileMenu 
     layers = [(shape.n_in, shape.n_out) for shape in linear_shapes(model)]
     linear = _tiles(value.get("linear"), layers, lambda _: TILES)
     attention = _tiles(value.get("attention"), model.shapes, lambda shape: tile_menu(shape.repeat))
-    return None if linear is None or attention is None else TileMenu(linear, attention)
+    packed = _tiles(value.get("packed"), layers, lambda _: PACKED_TILES, may_lack=True)
+    if linear is None or attention is None or packed is None:
+        return None
+    return TileMenu(linear, attention, {layer: tiles for layer, tiles in packed.items() if tiles})
 
 
 def _tiles(
-    value: Json, shapes: Sequence[Shape], known: Callable[[Shape], Sequence[int]]
+    value: Json,
+    shapes: Sequence[Shape],
+    known: Callable[[Shape], Sequence[int]],
+    *,
+    may_lack: bool = False,
 ) -> dict[Shape, tuple[int, ...]] | None:
     """Tiles by shape; None unless each list is a part of the menu, in its order."""
     if not isinstance(value, Sequence) or len(value) != len(shapes):
         return None
     out = {}
     for shape, tiles in zip(shapes, value, strict=True):
-        if not isinstance(tiles, Sequence) or not tiles:
+        if not isinstance(tiles, Sequence) or not (tiles or may_lack):
             return None
         out[shape] = tuple(tile for tile in known(shape) if tile in tiles)
         if out[shape] != tuple(tiles):

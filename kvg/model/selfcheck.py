@@ -28,7 +28,7 @@ from kvg.model.probe import (
     same_bits,
 )
 from kvg_kernels.attention import BLOCK_TOKENS, attention, rows_per_tile, tile_menu
-from kvg_kernels.linear import SMALL_TILE, TILES
+from kvg_kernels.linear import PACKED_TILES, SMALL_TILE, TILES, can_pack, pack, packed_linear
 
 if TYPE_CHECKING:
     from kvg.model.loader import LoadedModel
@@ -50,9 +50,11 @@ def prove_tiles(model: LoadedModel) -> TileMenu:
 
     Raises ``Incompatible``, naming the operator, when even the safe tile depends on the threads.
     """
+    layers = linear_shapes(model)
     return TileMenu(
-        linear={(s.n_in, s.n_out): _linear_tiles(model, s) for s in linear_shapes(model)},
+        linear={(s.n_in, s.n_out): _linear_tiles(model, s) for s in layers},
         attention={shape: _attention_tiles(model, shape) for shape in model.shapes},
+        packed={(s.n_in, s.n_out): tiles for s in layers if (tiles := _packed_tiles(model, s))},
     )
 
 
@@ -62,7 +64,10 @@ def is_still_true(model: LoadedModel, menu: TileMenu) -> bool:
     drawn = secrets.randbelow(len(linear) + len(attention))
     if drawn < len(linear):
         shape = linear[drawn]
-        held, found = menu.linear[shape.n_in, shape.n_out], _linear_tiles(model, shape)
+        key = (shape.n_in, shape.n_out)
+        held, found = menu.linear[key], _linear_tiles(model, shape)
+        if not set(menu.packed.get(key, ())) <= set(_packed_tiles(model, shape)):
+            return False
     else:
         seen = attention[drawn - len(linear)]
         held, found = menu.attention[seen], _attention_tiles(model, seen)
@@ -82,6 +87,27 @@ def _linear_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
 
     what = f"linear {shape.n_in} to {shape.n_out} in {model.dtype}"
     return _agreeing(rows, tried, SMALL_TILE, what)
+
+
+def _packed_tiles(model: LoadedModel, shape: LinearShape) -> tuple[int, ...]:
+    """Numbers of rows for which a weight laid out beforehand gives the bits of the plain one."""
+    dtype = TORCH_DTYPES[model.dtype]
+    if not can_pack(dtype, model.device):
+        return ()
+    x, weight = linear_inputs(shape.n_in, shape.n_out, PACKED_TILES[0], dtype)
+    plain = torch.cat([functional.linear(part, weight) for part in x.split(SMALL_TILE)])
+    try:
+        packed = pack(weight)
+    except RuntimeError:
+        return ()
+
+    def agrees(tile: int) -> bool:
+        found = [packed_linear(part, packed, None, (tile,)) for part in x.split(tile)]
+        return same_bits(torch.cat(found), plain)
+
+    with one_thread():
+        alone = [tile for tile in PACKED_TILES if agrees(tile)]
+    return tuple(tile for tile in alone if agrees(tile))
 
 
 def _attention_tiles(model: LoadedModel, shape: AttentionShape) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from kvg.model.binding import BoundCache
 from kvg.model.dtypes import tensor_digest
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
+from kvg.model.packing import Packing
 from kvg.model.state import SlotState, place_page
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
@@ -89,6 +90,7 @@ class Session:
         self.before_pass: Callable[[], None] = _go_on
         """Called before every forward pass; what it raises ends the work before it."""
         self._menu = menu
+        self._packing = Packing(model.module, menu)
         self._report = report or SilentReport()
 
     def slot(self) -> Slot:
@@ -315,15 +317,16 @@ class Session:
         positions = torch.tensor(starts, dtype=torch.long, device=device).unsqueeze(1)
         positions = positions + torch.arange(tokens.shape[1], device=device)
         keep = torch.tensor(list(rows) or [0], dtype=torch.long, device=device)
-        with torch.inference_mode(), self._execution(cache):
+        with torch.inference_mode(), self._execution(cache, tokens.numel()):
             logits = self.model.forward(tokens, positions, cache, keep)
         return logits[:, : len(rows)]
 
     @contextmanager
-    def _execution(self, cache: BoundCache) -> Iterator[None]:
+    def _execution(self, cache: BoundCache, n_rows: int) -> Iterator[None]:
         schedule = self.engine.schedule
         if schedule is None:
-            with installed(Execution(cache, self._menu)):
+            packed = self._packing.weights(n_rows)
+            with installed(Execution(cache, self._menu, packed)):
                 yield
             return
         with pinned_threads(schedule.threads):

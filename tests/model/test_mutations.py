@@ -267,8 +267,8 @@ def test_an_unaligned_view_is_caught_or_changes_no_bit(
     ids = list(range(3, 80))
     right = opening.session_of(model, schedule=None)
     expected = right.run(right.slot(), ids, range(len(ids)))
-    for module in ("kvg_kernels.attention.cpu", "kvg_kernels.linear.cpu", "kvg.model.invariant"):
-        monkeypatch.setattr(f"{module}.aligned", unaligned)
+    for module in ("attention.cpu", "linear.cpu", "linear.packed"):
+        monkeypatch.setattr(f"kvg_kernels.{module}.aligned", unaligned)
     assert unaligned(expected).data_ptr() % kvg_kernels.alignment.ALIGNMENT_BYTES
     try:
         session = opening.session_of(model, schedule=None)

@@ -37,6 +37,7 @@ def attention(
     sinks: torch.Tensor | None = None,
     masks: MaskCache | None = None,
     tiles: Sequence[int] = (),
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
 
@@ -44,13 +45,15 @@ def attention(
     C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
     ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
     be finite. ``masks`` is a cache that the layers of one forward pass may share; a GPU needs none.
-    ``tiles`` is the menu of positions per tile on a CPU; a GPU has one.
+    ``tiles`` is the menu of positions per tile on a CPU; a GPU has one. ``out``, of the result's
+    shape and any strides, is where the result goes.
     """
     if query.is_cuda:
         from kvg_kernels.attention.triton import attention as on_gpu
 
-        return on_gpu(query, keys, values, start, spec, sinks=sinks)
-    return _on_cpu(query, keys, values, start, spec, sinks=sinks, masks=masks, tiles=tiles)
+        found = on_gpu(query.contiguous(), keys, values, start, spec, sinks=sinks)
+        return found if out is None else out.copy_(found)
+    return _on_cpu(query, keys, values, start, spec, sinks=sinks, masks=masks, tiles=tiles, out=out)
 
 
 def paged_attention(

@@ -55,6 +55,7 @@ def attention(
     sinks: torch.Tensor | None = None,
     masks: MaskCache | None = None,
     tiles: Sequence[int] = (),
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
 
@@ -63,16 +64,18 @@ def attention(
     ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
     be finite. ``masks`` is a cache that the layers of one forward pass may share. ``tiles`` are the
     positions per tile that were proved equal here, largest first; by default one size alone.
+    ``out``, of the result's shape and any strides, is where the result goes.
     """
     repeat = query.shape[0] // keys.shape[0]
     tiles = tiles or (rows_per_tile(repeat),)
     masks = masks if masks is not None else {}
-    parts = [
-        _tiles(query[:, a - start : b - start], keys, values, a, tile, spec, sinks, masks)
-        for block, first, last in query_blocks(start, query.shape[1])
-        for a, b, tile in query_tiles(first, last, tiles)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    if out is None:
+        out = query.new_empty(*query.shape[:2], values.shape[-1])
+    for _, first, last in query_blocks(start, query.shape[1]):
+        for a, b, tile in query_tiles(first, last, tiles):
+            part = slice(a - start, b - start)
+            _tiles(query[:, part], keys, values, a, tile, spec, sinks, masks, out[:, part])
+    return out
 
 
 def query_blocks(start: int, n_tokens: int) -> Iterator[tuple[int, int, int]]:
@@ -115,10 +118,11 @@ def _tiles(
     spec: AttentionSpec,
     sinks: torch.Tensor | None,
     masks: MaskCache,
-) -> torch.Tensor:
+    result: torch.Tensor,
+) -> None:
     """Queries of one block, padded to whole tiles of ``tile`` positions.
 
-    Shapes: query ``[H, T, Dk]``, result ``[H, T, Dv]``.
+    Shapes: query ``[H, T, Dk]``, result ``[H, T, Dv]``, written to.
     """
     n_heads, n_tokens, k_dim = query.shape
     groups = keys.shape[0]
@@ -153,8 +157,12 @@ def _tiles(
         out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
     v_dim = values.shape[-1]
     out = out.view(n_tiles, spread, groups, together, tile, v_dim).permute(2, 1, 3, 0, 4, 5)
-    flat = out.reshape(n_heads, n_tiles * tile, v_dim)
-    return flat[:, lead : lead + n_tokens]
+    if n_tokens == n_tiles * tile:
+        shape = (groups, spread, together, n_tiles, tile, v_dim)
+        result.unflatten(1, shape[3:5]).unflatten(0, shape[:3]).copy_(out)
+    else:
+        flat = out.reshape(n_heads, n_tiles * tile, v_dim)
+        result.copy_(flat[:, lead : lead + n_tokens])
 
 
 def _in_float32(

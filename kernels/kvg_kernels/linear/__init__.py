@@ -8,9 +8,21 @@ import torch
 
 from kvg_kernels.linear.cpu import SMALL_TILE, TILES, whole_rows
 from kvg_kernels.linear.cpu import linear as _on_cpu
+from kvg_kernels.linear.packed import PACKED_TILES, PackedWeight, can_pack, pack, packed_linear
 from kvg_kernels.linear.reference import linear_reference
 
-__all__ = ["SMALL_TILE", "TILES", "linear", "linear_reference", "whole_rows"]
+__all__ = [
+    "PACKED_TILES",
+    "SMALL_TILE",
+    "TILES",
+    "PackedWeight",
+    "can_pack",
+    "linear",
+    "linear_reference",
+    "pack",
+    "packed_linear",
+    "whole_rows",
+]
 
 
 def linear(

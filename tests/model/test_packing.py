@@ -1,0 +1,76 @@
+"""A session that decodes lays its weights out, and no bit changes by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kvg.model import opening, packing
+from kvg.model.packing import SHORT_PASSES
+from kvg.model.session import Session
+from kvg_kernels.linear import can_pack
+from tests import models
+
+IDS = tuple(range(5, 45))
+pytestmark = pytest.mark.skipif(
+    not can_pack(torch.bfloat16, torch.device("cpu")), reason="this torch lays out no weights"
+)
+
+
+@pytest.fixture
+def session(tiny: dict[str, Path]) -> Session:
+    return opening.session_of(models.load(tiny["llama"], "BF16"), schedule=None)
+
+
+def decoded(session: Session) -> list[torch.Tensor]:
+    slot = session.slot()
+    return [session.run(slot, [token], [0])[0] for token in IDS]
+
+
+def held(session: Session) -> int:
+    return len(session._packing.weights(1))
+
+
+def test_no_bit_changes_when_weights_are_laid_out(session: Session) -> None:
+    whole = session.run(session.slot(), IDS, range(len(IDS)))
+    for _ in range(2):
+        assert torch.equal(torch.stack(decoded(session)), whole)
+    assert held(session) > 4
+    assert torch.equal(session.run(session.slot(), IDS, range(len(IDS))), whole)
+
+
+def test_it_is_done_after_some_short_passes_only(tiny: dict[str, Path]) -> None:
+    model = models.load(tiny["llama"], "BF16")
+    session = Session(model, *opened(model))
+    assert [bool(session._packing.weights(1)) for _ in range(SHORT_PASSES + 1)] == [
+        *[False] * SHORT_PASSES,
+        True,
+    ]
+    assert not session._packing.weights(4096)
+
+
+def opened(model):  # type: ignore[no-untyped-def]
+    found = opening.session_of(model, schedule=None)
+    return found.engine, found._menu
+
+
+def test_a_large_model_keeps_to_its_plain_weights(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "MAX_BYTES", 1000)
+    first = decoded(session)
+    assert held(session) == 0
+    assert torch.equal(torch.stack(first), session.run(session.slot(), IDS, range(len(IDS))))
+
+
+def test_a_weight_changed_in_place_is_read_as_it_is(session: Session) -> None:
+    decoded(session)
+    assert held(session)
+    with torch.no_grad():
+        for part in session.model.module.modules():
+            if isinstance(part, torch.nn.Linear):
+                part.weight.mul_(0.5)
+    whole = session.run(session.slot(), IDS, range(len(IDS)))
+    assert torch.equal(torch.stack(decoded(session)), whole)
