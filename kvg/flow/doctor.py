@@ -103,9 +103,10 @@ def _exactness(
 
 def _self_check(found: SelfCheck, *, kept: bool) -> DoctorCheck:
     """What was proved, in one line: the tiles of every layer, largest first."""
+    packed = found.menu.packed
     linear = [
-        f"linear {shape[0]} to {shape[1]}: {_listed(tiles)}{_laid_out(found.menu.packed.get(shape))}"
-        for shape, tiles in found.menu.linear.items()
+        f"linear {n_in} to {n_out}: {_listed(tiles)}{_laid_out(packed.get((n_in, n_out)))}"
+        for (n_in, n_out), tiles in found.menu.linear.items()
     ]
     seen = [
         f"attention of {shape.kv_heads * shape.repeat} heads"
