@@ -105,8 +105,9 @@ def _self_check(found: SelfCheck, *, kept: bool) -> DoctorCheck:
     """What was proved, in one line: the tiles of every layer, largest first."""
     packed = found.menu.packed
     linear = [
-        f"linear {n_in} to {n_out}: {_listed(tiles)}{_laid_out(packed.get((n_in, n_out)))}"
-        for (n_in, n_out), tiles in found.menu.linear.items()
+        f"linear {n_in} to {n_out}{' with a bias' if has_bias else ''}: {_listed(tiles)}"
+        f"{_laid_out(packed.get((n_in, n_out, has_bias)))}"
+        for (n_in, n_out, has_bias), tiles in found.menu.linear.items()
     ]
     seen = [
         f"attention of {shape.kv_heads * shape.repeat} heads"

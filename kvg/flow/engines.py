@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kvg import canon, durable
 from kvg.digest import Digest, hex_of, is_digest, sha256
 from kvg.errors import Corrupt, KvgError
+from kvg.objects.computation import PROBE_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def known_engines(settings: Settings, model: Digest) -> frozenset[Digest] | None
 
 
 def _path(settings: Settings, model: Digest) -> Path | None:
-    """The file for ``model``: another for other processors, libraries or variables."""
+    """The file for ``model``: another for other probes, processors, libraries or variables."""
     if settings.arithmetic is None:
         return None
     from importlib.metadata import PackageNotFoundError, version
@@ -58,7 +59,7 @@ def _path(settings: Settings, model: Digest) -> Path | None:
         torch = version("torch")
     except PackageNotFoundError:
         return None
-    key = canon.encode([model, _processor(), torch, list(settings.arithmetic)])
+    key = canon.encode([model, PROBE_VERSION, _processor(), torch, list(settings.arithmetic)])
     return settings.cache / FOLDER / f"{hex_of(sha256(key))}.json"
 
 

@@ -8,13 +8,18 @@ order, and two orders that differ do so nearly everywhere.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from kvg.digest import shake256
-from kvg.model.invariant import AttentionShape
-from kvg.model.probe import PROBE_VERSION, made_input
+from kvg.model.made import LABEL, made_input
 from kvg_kernels.alignment import aligned
 from kvg_kernels.attention import BLOCK_TOKENS
+
+if TYPE_CHECKING:
+    from kvg.model.invariant import AttentionShape
+    from kvg.model.probe import ExpertShape
 
 REPEATED_ROWS = 256
 """Rows drawn of a weight; larger ones repeat them."""
@@ -37,6 +42,26 @@ def linear_inputs(
     weight = _paired("weight", (drawn, n_in), dtype, sign=-1)
     whole = weight.repeat(-(-n_out // drawn), 1)[:n_out]
     return _paired("rows", (n_rows, n_in), dtype, sign=1), aligned(whole.contiguous())
+
+
+def expert_inputs(
+    shape: ExpertShape, n_rows: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Rows ``[1, n_rows, n_in]`` and a factor ``[1, n_in, n_out]`` that lies as the model's.
+
+    Their exact product is zero. Also a bias ``[1, 1, n_out]`` where there is one.
+    """
+    x, weight = linear_inputs(shape.n_in, shape.n_out, n_rows, dtype)
+    factor = aligned(weight.t()) if shape.is_transposed else weight.t()
+    bias = bias_input(shape.n_out, dtype).view(1, 1, -1) if shape.has_bias else None
+    return x.unsqueeze(0), factor.unsqueeze(0), bias
+
+
+def bias_input(n_out: int, dtype: torch.dtype) -> torch.Tensor:
+    """A bias ``[n_out]``, zero at every other place: there it hides no rounding."""
+    bias = made_input("bias", (n_out,), dtype)
+    bias[::2] = 0
+    return bias
 
 
 def attention_inputs(
@@ -82,6 +107,6 @@ def _paired_runs(
 
 def _order(n: int) -> torch.Tensor:
     """One order of n things, the same everywhere."""
-    noise = bytearray(shake256(f"{PROBE_VERSION} order {n}".encode(), 4 * n))
+    noise = bytearray(shake256(f"{LABEL} order {n}".encode(), 4 * n))
     words = torch.frombuffer(noise, dtype=torch.int32)
     return torch.argsort(words, stable=True)

@@ -1,8 +1,8 @@
 """Mixture-of-experts layers in the invariant reference.
 
 Which tokens meet in an expert depends on the whole batch; what each gets out of it must not. So
-every expert computes its tokens in row tiles of one fixed size, and a token adds up its experts in
-the order in which the router ranked them.
+every expert computes its tokens by ``bmm`` or ``baddbmm``, in row tiles of one fixed size, and a
+token adds up its experts in the order in which the router ranked them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kvg_kernels.alignment import aligned
-from kvg_kernels.linear import SMALL_TILE, linear
+from kvg_kernels.bmm import baddbmm, bmm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,12 +63,13 @@ def _project(
     expert: int,
     rows: torch.Tensor,
 ) -> torch.Tensor:
-    """One linear layer of one expert, in tiles of one size whatever the number of rows."""
-    weight = getattr(module, name)[expert]
-    if module.is_transposed:
-        weight = weight.t()
-    bias = getattr(module, f"{name}_bias")[expert] if module.has_bias else None
-    return linear(rows, aligned(weight), bias, tiles=(SMALL_TILE,))
+    """One product of one expert: rows ``[n, n_in]`` to ``[n, n_out]``."""
+    weight = getattr(module, name)[expert].unsqueeze(0)
+    factor = weight if module.is_transposed else weight.mT
+    if not module.has_bias:
+        return bmm(rows.unsqueeze(0), factor)[0]
+    bias = getattr(module, f"{name}_bias")[expert].view(1, 1, -1)
+    return baddbmm(bias, rows.unsqueeze(0), factor)[0]
 
 
 def use_invariant_experts(module: PreTrainedModel, name: str) -> None:

@@ -56,14 +56,14 @@ class AttentionShape(NamedTuple):
 class TileMenu:
     """The tiles that were proved equal on this machine, largest first.
 
-    ``linear``: rows, by (inputs, outputs) of a linear layer; ``attention``: positions, by the
-    shape of a layer. What is not there takes the one tile that the others were compared with.
-    ``packed``: rows for which a linear layer may read its weight as laid out beforehand.
+    ``linear``: rows, by (inputs, outputs, with a bias) of a linear layer; ``attention``: positions,
+    by the shape of a layer. What is not there takes the one tile that the others were compared
+    with. ``packed``: rows for which a linear layer may read its weight as laid out beforehand.
     """
 
-    linear: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    linear: Mapping[tuple[int, int, bool], tuple[int, ...]] = field(default_factory=dict)
     attention: Mapping[AttentionShape, tuple[int, ...]] = field(default_factory=dict)
-    packed: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    packed: Mapping[tuple[int, int, bool], tuple[int, ...]] = field(default_factory=dict)
 
 
 _SHAPE_FREE = (SMALL_TILE,)
@@ -151,13 +151,14 @@ class _Operators(TorchFunctionMode):
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         execution = self._execution
-        shape = (weight.shape[1], weight.shape[0])
+        n_in, n_out = weight.shape[1], weight.shape[0]
+        shape = (n_in, n_out, bias is not None)
         packed = execution.packed.get(id(weight))
         if packed is not None and packed.is_of(weight):
-            few = execution.menu.packed[shape]
-            if x.numel() <= few[0] * shape[0]:
-                rows = x.reshape(-1, shape[0])
-                return packed_linear(rows, packed, bias, few).view(*x.shape[:-1], shape[1])
+            few = execution.menu.packed.get(shape)
+            if few and x.numel() <= few[0] * n_in:
+                rows = x.reshape(-1, n_in)
+                return packed_linear(rows, packed, bias, few).view(*x.shape[:-1], n_out)
         return linear(x, weight, bias, tiles=execution.menu.linear.get(shape, _SHAPE_FREE))
 
 

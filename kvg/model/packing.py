@@ -47,6 +47,6 @@ class Packing:
     def _candidates(self) -> Iterator[torch.Tensor]:
         for part in self._module.modules():
             if isinstance(part, torch.nn.Linear):
-                shape = (part.weight.shape[1], part.weight.shape[0])
+                shape = (part.in_features, part.out_features, part.bias is not None)
                 if shape in self._menu.packed and part.weight.is_contiguous():
                     yield part.weight

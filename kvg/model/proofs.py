@@ -26,7 +26,7 @@ from kvg.canon import Json
 from kvg.digest import hex_of, sha256, sha256_all
 from kvg.errors import Corrupt, KvgError
 from kvg.model.invariant import TileMenu
-from kvg.model.probe import linear_shapes
+from kvg.model.probe import expert_shapes, linear_shapes
 from kvg.model.versions import library_versions
 from kvg.objects.manifest import Engine
 from kvg_kernels.attention import tile_menu
@@ -120,7 +120,8 @@ class ProofCache:
             "dtype": model.dtype,
             "config": sha256(config.encode()),
             "modules": sha256(canon.encode(modules)),
-            "linear": [[shape.n_in, shape.n_out] for shape in linear_shapes(model)],
+            "linear": [str(shape) for shape in linear_shapes(model)],
+            "experts": [str(shape) for shape in expert_shapes(model)],
             "attention": [repr(shape) for shape in model.shapes],
         }
 
@@ -148,7 +149,7 @@ def _menu(value: Json, key: Mapping[str, Json], model: LoadedModel) -> TileMenu 
     kept = {name: item for name, item in value.items() if name != "sum"}
     if value.get("sum") != sha256(canon.encode(kept)):
         return None
-    layers = [(shape.n_in, shape.n_out) for shape in linear_shapes(model)]
+    layers = [shape.key for shape in linear_shapes(model)]
     linear = _tiles(value.get("linear"), layers, lambda _: TILES)
     attention = _tiles(value.get("attention"), model.shapes, lambda shape: tile_menu(shape.repeat))
     packed = _tiles(value.get("packed"), layers, lambda _: PACKED_TILES, may_lack=True)

@@ -19,6 +19,7 @@ from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
 from kvg.model.packing import Packing
 from kvg.model.state import SlotState, place_page
+from kvg.objects.computation import PROBE_VERSION
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
 from kvg.parallel import in_order
@@ -27,6 +28,7 @@ from kvg_kernels.linear import whole_rows
 
 if TYPE_CHECKING:
     from kvg.model.proofs import SelfCheck
+    from kvg.objects.statement import Provenance
 
 MAX_FIRST_CAPACITY = 32_768
 """Tokens of address space that a new slot takes at most; memory is used as it is written."""
@@ -267,7 +269,7 @@ class Session:
                 f"{what}: computed by engine {manifest.engine.fingerprint} "
                 f"({manifest.engine.reference}), this one is {self.engine.fingerprint} "
                 f"({self.engine.reference})",
-                hint="deposit the text on this class of machine; kvg doctor shows the engine",
+                hint=_other_engine(verified.provenance),
             )
         if manifest.layout.groups != self.model.groups:
             raise Incompatible(f"{what}: its layout is not that of this model's layers")
@@ -336,6 +338,16 @@ class Session:
 def _n_threads() -> int:
     """How many threads place pages: those that compute, as far as there are processors."""
     return max(1, min(torch.get_num_threads(), len(os.sched_getaffinity(0))))
+
+
+def _other_engine(said: Provenance | None) -> str:
+    """What to do about an artifact of another engine: ``said`` is what its depositor attests."""
+    if said is not None and PROBE_VERSION not in said.kernels.split():
+        return (
+            f"its engine was named by {said.kernels}, those of this kvg are by {PROBE_VERSION}, "
+            "which looks at more: deposit the text again"
+        )
+    return "deposit the text on this class of machine; kvg doctor shows the engine"
 
 
 def _go_on() -> None:

@@ -9,11 +9,12 @@ import transformers
 
 import kvg_kernels
 from kvg import __version__
+from kvg.objects.computation import PROBE_VERSION
 
 
 def kernels_version() -> str:
-    """The version of kvg's own operators."""
-    return kvg_kernels.VERSION
+    """The version of kvg's own operators, and that of the probe that named the engine."""
+    return f"{kvg_kernels.VERSION} {PROBE_VERSION}"
 
 
 def library_versions(*, with_adapter: bool = False) -> dict[str, str]:

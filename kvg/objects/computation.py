@@ -15,6 +15,8 @@ from kvg.objects.fields import check_digest, check_dtype, check_int, check_name
 MODEL_SCHEMA: Final = "kvg.model/1"
 ADAPTER_SCHEMA: Final = "kvg.adapter/1"
 ENGINE_SCHEMA: Final = "kvg.engine/1"
+PROBE_VERSION: Final = "kvg.probe/2"
+"""Which list of operators a probe runs. Another one gives every engine another fingerprint."""
 
 Reference: TypeAlias = Literal["invariant", "scheduled"]
 FloatJson: TypeAlias = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,13 @@ from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
 from kvg.model import cancelling, invariant, opening, probe, selfcheck
 from kvg.model.loader import LoadedModel
+from kvg.model.made import made_input
 from kvg.model.session import Session
 from kvg.verify import verify_artifact
 from kvg_kernels.attention import AttentionSpec, attention
+from kvg_kernels.linear import linear
 from tests import models
+from tests.model.test_architectures import EXACT, load
 
 Patch = pytest.MonkeyPatch
 UNALIGNED_BYTES = 8
@@ -34,6 +38,30 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(params=["llama", "gemma3"])
 def model(request: pytest.FixtureRequest, tiny: dict[str, Path]) -> LoadedModel:
     return models.load(tiny[request.param], "F32")
+
+
+def in_halves(tile: int, *, last_row_only: bool = False) -> Callable[..., torch.Tensor]:
+    """``linear``, but whole tiles of ``tile`` rows (or their last rows) sum K in two halves."""
+
+    def spoilt(
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        tiles: Sequence[int],
+    ) -> torch.Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        out = linear(rows, weight, bias, tiles=tiles)
+        whole = rows.shape[0] // tile * tile if tile in tiles else 0
+        if whole:
+            half = rows.shape[1] // 2
+            a, b = rows[:whole].float(), weight.float()
+            other = (a[:, :half] @ b[:, :half].T + a[:, half:] @ b[:, half:].T).to(x.dtype)
+            first, step = (tile - 1, tile) if last_row_only else (0, 1)
+            out[first:whole:step] = other[first::step]
+        return out.view(*x.shape[:-1], -1)
+
+    return spoilt
 
 
 def refuses(model: LoadedModel) -> None:
@@ -107,7 +135,7 @@ def test_stock_linear_is_caught(model: LoadedModel, monkeypatch: Patch) -> None:
 
 def test_stock_pointwise_is_caught(model: LoadedModel, monkeypatch: Patch) -> None:
     """Elements left over from whole vectors are rounded by other code."""
-    x = probe.made_input("pointwise", (1, 1021), torch.float32) * 8
+    x = made_input("pointwise", (1, 1021), torch.float32) * 8
     used = (torch.cos, torch.sin, functional.silu, functional.gelu)
     if all(torch.equal(invariant.pointwise(op, x)[:, 1:], op(x[:, 1:].clone())) for op in used):
         pytest.skip("this machine rounds cos, sin, silu and gelu alike in vectors and after them")
@@ -162,19 +190,23 @@ def test_a_linear_tile_that_sums_in_another_order_is_not_used(
     """bf16 hides such a difference on plain inputs; those that cancel show it."""
     model = models.load(tiny["llama"], "BF16")
     before = selfcheck.prove_tiles(model).linear
-    real: Callable[..., torch.Tensor] = functional.linear
-
-    def halved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        if x.shape[0] != 64:
-            return real(x, weight)
-        half = x.shape[1] // 2
-        a, b = x.float(), weight.float()
-        return (a[:, :half] @ b[:, :half].T + a[:, half:] @ b[:, half:].T).to(x.dtype)
-
-    monkeypatch.setattr(selfcheck.functional, "linear", halved)
+    monkeypatch.setattr(selfcheck, "linear", in_halves(64))
     after = selfcheck.prove_tiles(model).linear
     assert all(64 in tiles for tiles in before.values())
     assert not any(64 in tiles for tiles in after.values())
+
+
+@pytest.mark.parametrize("tile", [2, 4, 64, 256, 1024])
+def test_a_tile_that_is_wrong_at_its_end_alone_is_not_used(
+    tile: int, tiny: dict[str, Path], monkeypatch: Patch
+) -> None:
+    """Every row of a tile is looked at, not its first ones."""
+    model = models.load(tiny["llama"], "BF16")
+    before = selfcheck.prove_tiles(model).linear
+    monkeypatch.setattr(selfcheck, "linear", in_halves(tile, last_row_only=True))
+    after = selfcheck.prove_tiles(model).linear
+    assert any(tile in tiles for tiles in before.values())
+    assert not any(tile in tiles for tiles in after.values())
 
 
 def test_inputs_that_cancel_are_zero_but_for_rounding(tiny: dict[str, Path]) -> None:
@@ -249,6 +281,76 @@ def test_a_stale_page_is_caught(put: models.User, session: Session) -> None:
             slot.state.values[layer][:, 256:280] = stale.state.values[layer][:, 256:280]
 
     assert not witness_holds(put, session, spoil)
+
+
+def lopsided(operator: Callable[..., torch.Tensor], place: int) -> Callable[..., torch.Tensor]:
+    """``operator``, but with other bits where its argument number ``place`` lies unaligned."""
+
+    def spoilt(*given: torch.Tensor, **more: object) -> torch.Tensor:
+        out = operator(*given, **more)
+        if given[place] is not None and not kvg_kernels.alignment.is_aligned(given[place]):
+            out = out + 2.0**-10
+        return out
+
+    return spoilt
+
+
+PLACES = {
+    "linear rows": ("kvg_kernels.linear._on_cpu", 0, "linear"),
+    "linear weights": ("kvg.model.selfcheck.linear", 1, "linear"),
+    "linear biases": ("kvg.model.selfcheck.linear", 2, "linear"),
+    "queries": ("kvg.model.selfcheck.attention", 0, "attention"),
+    "pages of keys": ("kvg.model.selfcheck.attention", 1, "attention"),
+    "pages of values": ("kvg.model.selfcheck.attention", 2, "attention"),
+    "rows of experts": ("kvg.model.selfcheck.bmm", 0, "experts"),
+    "weights of experts": ("kvg.model.selfcheck.bmm", 1, "experts"),
+    "elements": ("kvg.model.selfcheck.pointwise", 1, "cos"),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_an_operator_that_minds_where_its_inputs_lie_is_refused(
+    what: str, monkeypatch: Patch
+) -> None:
+    """As one would that lost its copy to aligned memory."""
+    name = {"linear biases": "Qwen2", "rows of experts": "Mixtral", "weights of experts": "Mixtral"}
+    model = load(EXACT[name.get(what, "Gemma 2")](), "BF16", what)
+    path, place, operator = PLACES[what]
+    opening.session_of(model, schedule=None)
+    module, attribute = path.rsplit(".", 1)
+    real = getattr(sys.modules[module], attribute)
+    monkeypatch.setattr(path, lopsided(real, place))
+    how = "how its queries are split" if what == "queries" else "where its inputs lie in memory"
+    with pytest.raises(Incompatible, match=f"self-check: .*{operator}.* depends on {how}"):
+        opening.session_of(model, schedule=None)
+
+
+ALIGNED = {
+    "linear": "kvg_kernels.linear.aligned",
+    "linear rows": "kvg_kernels.linear.cpu.aligned",
+    "attention": "kvg_kernels.attention.aligned",
+    "experts": "kvg_kernels.bmm.cpu.aligned",
+}
+
+
+@pytest.mark.parametrize("where", ALIGNED)
+def test_a_copy_to_aligned_memory_that_is_left_out_reaches_the_library(
+    where: str, monkeypatch: Patch
+) -> None:
+    """The self-check hands on unaligned inputs: without the copy the library gets them."""
+    model = load(EXACT["Mixtral"](), "F32", where)
+    seen: list[bool] = []
+
+    def left_out(tensor: torch.Tensor) -> torch.Tensor:
+        seen.append(kvg_kernels.alignment.is_aligned(tensor))
+        return tensor.contiguous()
+
+    monkeypatch.setattr(ALIGNED[where], left_out)
+    try:
+        selfcheck.prove_tiles(model)
+    except Incompatible as error:
+        assert "where its inputs lie" in error.message
+    assert not all(seen)
 
 
 def test_an_unaligned_view_is_caught_or_changes_no_bit(

@@ -5,28 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.nn import functional
 
 from kvg import canon
 from kvg.digest import sha256
 from kvg.errors import Incompatible
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
-from kvg.model import opening, proofs, selfcheck
+from kvg.model import invariant, opening, proofs, selfcheck
 from kvg.model.invariant import TileMenu
 from kvg.model.loader import LoadedModel
 from kvg.model.proofs import ProofCache
 from kvg.model.session import Session
 from kvg.verify import verify_artifact
-from kvg_kernels.linear import cpu as linear_on_cpu
 from tests import models
+from tests.model.test_mutations import in_halves
 
 Patch = pytest.MonkeyPatch
 TILE = 64
@@ -218,19 +216,8 @@ def test_a_record_that_says_impossible_things_is_none(
 
 def spoil_linear(patch: Patch) -> None:
     """Here row tiles of ``TILE`` sum K in two halves."""
-    real: Callable[..., torch.Tensor] = functional.linear
-
-    def linear(
-        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        if x.shape[0] != TILE:
-            return real(x, weight, bias)
-        half = x.shape[1] // 2
-        a, b = x.float(), weight.float()
-        return (a[:, :half] @ b[:, :half].T + a[:, half:] @ b[:, half:].T).to(x.dtype)
-
-    for module in (selfcheck, linear_on_cpu):
-        patch.setattr(module, "functional", SimpleNamespace(linear=linear))
+    for module in (selfcheck, invariant):
+        patch.setattr(module, "linear", in_halves(TILE))
 
 
 class Kept(models.SilentReport):

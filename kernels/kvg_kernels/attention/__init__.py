@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from kvg_kernels.alignment import aligned
 from kvg_kernels.attention import paged
 from kvg_kernels.attention.cpu import MaskCache, rows_per_tile, tile_menu
 from kvg_kernels.attention.cpu import attention as _on_cpu
@@ -42,17 +43,18 @@ def attention(
     """Attention of queries at positions ``start``, ``start + 1``, … over ``keys`` from position 0.
 
     Shapes: query ``[H, T, Dk]``; keys ``[G, C, Dk]`` and values ``[G, C, Dv]`` with G dividing H,
-    C a multiple of 256 that covers ``start + T``, the first element 64-byte aligned; sinks
-    ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not seen, but must
-    be finite. ``masks`` is a cache that the layers of one forward pass may share; a GPU needs none.
-    ``tiles`` is the menu of positions per tile on a CPU; a GPU has one. ``out``, of the result's
-    shape and any strides, is where the result goes.
+    C a multiple of 256 that covers ``start + T``, copied where the first element is not 64-byte
+    aligned; sinks ``[H]`` or None; result ``[H, T, Dv]``. Keys past a query's own position are not
+    seen, but must be finite. ``masks`` is a cache that the layers of one forward pass may share; a
+    GPU needs none. ``tiles`` is the menu of positions per tile on a CPU; a GPU has one. ``out``, of
+    the result's shape and any strides, is where the result goes.
     """
     if query.is_cuda:
         from kvg_kernels.attention.triton import attention as on_gpu
 
         found = on_gpu(query.contiguous(), keys, values, start, spec, sinks=sinks)
         return found if out is None else out.copy_(found)
+    keys, values = aligned(keys), aligned(values)
     return _on_cpu(query, keys, values, start, spec, sinks=sinks, masks=masks, tiles=tiles, out=out)
 
 

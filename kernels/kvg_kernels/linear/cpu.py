@@ -27,7 +27,7 @@ def linear(
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
     *,
-    tiles: Sequence[int] = TILES,
+    tiles: Sequence[int] = (SMALL_TILE,),
 ) -> torch.Tensor:
     """``x @ weight.T + bias``, each row's bits independent of how many rows there are.
 
