@@ -73,12 +73,13 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
 
 
 def _device(settings: Settings) -> str | None:
-    """Where this model would be computed; None where nothing can be, without torch."""
+    """Where this model would be computed unless another reference is asked for; None without
+    torch."""
     if find_spec("torch") is None:
         return None
     from kvg.model.loader import torch_device
 
-    return str(torch_device(settings.device))
+    return str(torch_device("cpu" if settings.device == "auto" else settings.device))
 
 
 def _notice_change(store: Store, settings: Settings, name: str, fingerprint: Digest) -> None:

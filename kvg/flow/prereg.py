@@ -52,7 +52,8 @@ class PreregRequest:
 def create_prereg(store: Store, settings: Settings, request: PreregRequest) -> Prereg:
     """Compute the digests of a run afresh, store them as an object, and log it.
 
-    Raises ``Inexact`` when a graft differs from fresh already here; as ``replay`` besides.
+    Every page is read and compared with what the text gives here. Raises ``Inexact`` when a page or
+    a graft differs from fresh already here; ``Corrupt`` for damage; as ``replay`` besides.
     """
     from kvg.log.entry import PreregEntry
 
@@ -137,6 +138,13 @@ class _Work:
 def _expected(store: Store, settings: Settings, digest: Digest, n: int) -> ExpectedRun:
     work = _Work.open(store, settings, digest)
     manifest = work.verified.manifest
+    n_pages = len(manifest.pages)
+    other = n_pages - count_equal_pages(work.session, work.fresh, work.verified)
+    if other:
+        raise Inexact(
+            f"{digest}: {other} of its {n_pages} pages are not what its text gives here",
+            hint="nothing was committed to; kvg replay shows what differs",
+        )
     samples = []
     for prompt in made_prompts(work.verified.ids, n, work.session.model.window):
         found = compare_prompt(

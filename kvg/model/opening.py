@@ -39,8 +39,25 @@ def open_session(
     if reference == "scheduled" and schedule is None:
         schedule = default_schedule()
     attention = schedule.attention if schedule else ATTENTION_NAME
-    model = load_model(folder, dtype=dtype, device=device, attention=attention, adapter=adapter)
+    where = session_device(device, reference, report or SilentReport())
+    model = load_model(folder, dtype=dtype, device=where, attention=attention, adapter=adapter)
     return session_of(model, schedule=schedule, report=report, proofs=proofs)
+
+
+def session_device(name: str, reference: Reference, report: Report) -> str:
+    """The device called ``name``; ``auto`` is a GPU where there is one and ``reference`` has a
+    session on it, else the CPU. A GPU that is passed over is reported."""
+    if name != "auto":
+        return name
+    if not torch.cuda.is_available():
+        return "cpu"
+    if reference == "scheduled":
+        return "cuda"
+    report.notice(
+        "device auto: there is no invariant session on a GPU yet, the CPU computes; "
+        "--reference scheduled uses the GPU"
+    )
+    return "cpu"
 
 
 def session_of(

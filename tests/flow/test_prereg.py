@@ -16,7 +16,7 @@ import torch
 
 from kvg import canon
 from kvg.digest import sha256
-from kvg.errors import Corrupt, NotFound
+from kvg.errors import Corrupt, Inexact, NotFound
 from kvg.flow.deposit import deposit
 from kvg.flow.fsck import fsck
 from kvg.flow.gc import gc
@@ -62,6 +62,49 @@ def test_it_outlives_gc_and_fsck_finds_nothing(put: models.User) -> None:
     gc(put.store, put.settings)
     assert put.store.objects.has(made.digest)
     assert not [found for found in fsck(put.store, put.settings) if isinstance(found, Finding)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_damaged_artifact_is_not_committed_to(put: models.User, lost: bool) -> None:
+    """A page that the last token hardly looks at, or one that is gone: nothing is logged."""
+    digest = put.store.resolve("a").digest
+    page = put.store.manifest(digest).pages[0]
+    path = put.store.objects.stored_path(page.digest)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.chmod(0o600)
+    if lost:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+    size = put.store.log.size
+    with pytest.raises(Corrupt, match=page.digest[:13]):
+        create_prereg(put.store, put.settings, PreregRequest(("b", "a"), 1, Path("p.json")))
+    assert put.store.log.size == size
+    assert not (put.folder / "p.json").exists()
+
+
+def test_pages_that_are_signed_but_not_true_are_not_committed_to(
+    put: models.User, tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvg.model import state
+
+    stock = state.capture_page
+
+    def poisoned(*args: object, **kwargs: object) -> bytearray:
+        raw = stock(*args, **kwargs)  # type: ignore[arg-type]
+        raw[-1] ^= 0x01
+        return raw
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "capture_page", poisoned)
+        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_: ())  # which would have told
+        text = models.text_of(tiny["llama"], 30)
+        deposit(put.store, put.settings, DepositRequest("poisoned", text=text))
+    size = put.store.log.size
+    with pytest.raises(Inexact, match="1 of its 1 pages"):
+        create_prereg(put.store, put.settings, PreregRequest(("poisoned",), 1))
+    assert put.store.log.size == size
 
 
 def test_another_digest_is_exit_code_11(put: models.User, kvg: Callable[..., Any]) -> None:
