@@ -115,6 +115,11 @@ def make_model(folder: Path, family: str, *, seed: int = 0) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 + seed)
         module = kind(config)
+    return write_model(folder, module)
+
+
+def write_model(folder: Path, module: PreTrainedModel) -> Path:
+    """Write ``module`` in bf16 into ``folder``, with the tokenizer that all models here have."""
     module.to(torch.bfloat16).save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=_raw_tokenizer(),
