@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +38,11 @@ Vectors = Callable[[Sequence[str], Sequence[str]], tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Row:
-    """One way to select. ``wrong`` counts wrong items, ``missed`` stored ones that gave none."""
+    """One way to select. ``wrong`` counts wrong items, ``missed`` stored ones that gave none.
+
+    ``outcomes`` has a letter for each look-up: r, the right item; n, rightly none; w, a wrong item;
+    m, missed.
+    """
 
     type: str
     selector: str
@@ -48,6 +53,32 @@ class Row:
     wrong_rate: float
     threshold: float | None
     output: str
+    outcomes: str
+
+
+def row_of(
+    selector: str, text: str, outcomes: Sequence[str], threshold: float | None, output: str
+) -> Row:
+    counts = Counter(outcomes)
+    return Row(
+        type="select-row",
+        selector=selector,
+        text=text,
+        lookups=len(outcomes),
+        wrong=counts["w"],
+        missed=counts["m"],
+        wrong_rate=counts["w"] / len(outcomes),
+        threshold=threshold,
+        output=output,
+        outcomes="".join(outcomes),
+    )
+
+
+def outcome(is_stored: bool, is_given: bool, is_right: bool) -> str:
+    """The letter of one look-up."""
+    if is_given:
+        return "r" if is_right else "w"
+    return "m" if is_stored else "n"
 
 
 def main() -> int:
@@ -99,30 +130,17 @@ def exact(n_families: int, asked: Sequence[tuple[str, str | None, bool]]) -> Non
         place = Path(folder)
         settings = Settings(cwd=place, keys=place / "keys", cache=place, user_config=place / "c")
         store, methods, _ = make_store(settings, n_families)
-        wrong = missed = 0
-        found = []
+        found, outcomes = [], []
         with store.index.selecting() as selector:
             for text, constraint, is_stored in asked:
                 family = parse_problem(text, constraint).family.digest
                 method = selector.method(family)
-                wrong += method is not None and (not is_stored or method != methods.get(family))
-                missed += is_stored and method is None
+                is_right = is_stored and method == methods.get(family)
+                outcomes.append(outcome(is_stored, method is not None, is_right))
                 found.append(f"{method}\n")
         store.close()
     output = sha256("".join(found).encode())
-    report(
-        Row(
-            "select-row",
-            "exact",
-            "canonical",
-            len(asked),
-            wrong,
-            missed,
-            wrong / len(asked),
-            None,
-            output,
-        )
-    )
+    report(row_of("exact", "canonical", outcomes, None, output))
 
 
 def similarity(
@@ -136,35 +154,29 @@ def similarity(
         nearest.append(scores.argmax(1))
         best.append(scores.max(1))
     place, score = np.concatenate(nearest), np.concatenate(best)
-    rows = []
+    output = sha256("".join(f"{n}\n" for n in place).encode())
     steps = (None, *np.quantile(score, np.linspace(0, 1, 201)))
-    errors = {step: count(place, score, targets, step) for step in steps}
-    finest = min((step for step in steps if step is not None), key=lambda s: sum(errors[s]))
-    for step in (None, finest):
-        wrong, missed = errors[step]
-        output = sha256("".join(f"{n}\n" for n in place).encode())
-        rows.append(
-            Row(
-                "select-row",
-                name,
-                text,
-                len(targets),
-                wrong,
-                missed,
-                wrong / len(targets),
-                None if step is None else float(step),
-                output,
-            )
-        )
-    return rows
+    found = {step: outcomes_from(place, score, targets, step) for step in steps}
+    finest = min((step for step in steps if step is not None), key=lambda s: n_errors(found[s]))
+    return [
+        row_of(name, text, found[step], None if step is None else float(step), output)
+        for step in (None, finest)
+    ]
 
 
-def count(
+def outcomes_from(
     place: np.ndarray, score: np.ndarray, targets: np.ndarray, threshold: float | None
-) -> tuple[int, int]:
+) -> list[str]:
+    """The letter of each look-up when only what scores from ``threshold`` up is given."""
     gives = np.ones_like(score, bool) if threshold is None else score >= threshold
-    wrong = int((gives & (place != targets)).sum())
-    return wrong, int((~gives & (targets >= 0)).sum())
+    return [
+        outcome(target >= 0, given, found == target)
+        for found, given, target in zip(place, gives, targets, strict=True)
+    ]
+
+
+def n_errors(outcomes: Sequence[str]) -> int:
+    return sum(letter in "wm" for letter in outcomes)
 
 
 def tfidf(analyzer: str) -> Vectors:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Check an exported artifact, and the scores in bench/results, without kvg.
 
-Needs Python 3.11, cryptography, blake3 and safetensors; no torch, no model, no store, no network.
+Needs Python 3.11, cryptography, blake3, safetensors and the folder rechecking beside it; no torch,
+no model, no store, no network.
 Written from the description of the formats (docs/formats.md) alone: nothing of kvg is imported, so
 it does not share kvg's mistakes.
 
@@ -35,12 +36,10 @@ import argparse
 import base64
 import hashlib
 import json
-import math
 import re
 import struct
 import sys
 from array import array
-from collections import Counter
 from pathlib import Path
 
 from blake3 import blake3
@@ -54,35 +53,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from safetensors import deserialize
 
-SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from rechecking.files import check_results
+from rechecking.rows import Wrong, need, parse
+
 EXPONENT = {"BF16": ("H", 0x7F80), "F16": ("H", 0x7C00), "F32": ("I", 0x7F800000)}
-
-
-class Wrong(Exception):
-    """What is checked does not hold."""
-
-
-def need(holds: bool, message: str) -> None:
-    if not holds:
-        raise Wrong(message)
 
 
 def digest_of(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    need(len({name for name, _ in pairs}) == len(pairs), "a JSON key appears twice")
-    return dict(pairs)
-
-
-def parse(data: bytes, what: str) -> dict:
-    try:
-        value = json.loads(data, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        raise Wrong(f"{what}: not JSON: {error}") from None
-    need(isinstance(value, dict), f"{what}: not a JSON object")
-    return value
 
 
 # ------------------------------------------------------------------------------- the artifact
@@ -162,10 +141,23 @@ def is_finite(data: bytes, dtype: str) -> bool:
 
 
 def read_key(text: str) -> Ed25519PublicKey:
+    """A public key as PEM, as a line of OpenSSH, or as a signed note's verifier line."""
+    if "BEGIN" not in text and not text.startswith("ssh-"):
+        return read_verifier(text)[1]
     load = load_pem_public_key if "BEGIN" in text else load_ssh_public_key
     key = load(text.encode())
     need(isinstance(key, Ed25519PublicKey), "a key that is not Ed25519")
     return key
+
+
+def read_verifier(line: str) -> tuple[str, Ed25519PublicKey, bytes]:
+    """The name, the key and its hash of ``name+hash+key`` (c2sp.org/signed-note)."""
+    name, key_hash, encoded = line.strip().split("+", 2)
+    raw = decode64(encoded)
+    need(raw[:1] == b"\x01" and len(raw) == 33, f"key {name}: not an Ed25519 verifier")
+    expected = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4]
+    need(expected.hex() == key_hash, f"key {name}: does not match its hash")
+    return name, Ed25519PublicKey.from_public_bytes(raw[1:]), expected
 
 
 def keyid_of(key: Ed25519PublicKey) -> str:
@@ -223,12 +215,7 @@ def check_said(found: list[tuple[str, str, dict]], threshold: int) -> list[str]:
 
 def check_receipts(text: str, verifier: str, digest: str) -> set[str]:
     """The envelopes that the log holds for ``digest``, each proved to be there."""
-    name, key_hash, encoded = verifier.strip().split("+", 2)
-    raw = decode64(encoded)
-    need(raw[:1] == b"\x01" and len(raw) == 33, "log key: not an Ed25519 verifier")
-    expected = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4]
-    need(expected.hex() == key_hash, "log key: does not match its hash")
-    key = Ed25519PublicKey.from_public_bytes(raw[1:])
+    name, key, expected = read_verifier(verifier)
     held = set()
     for receipt in re.findall(r"c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+", text):
         entry = check_receipt(receipt, name, expected, key)
@@ -271,172 +258,6 @@ def root_of(entry: bytes, index: int, size: int, proof: list[bytes]) -> bytes | 
     return found if last == 0 else None
 
 
-# -------------------------------------------------------------------------------------- scores
-
-
-def check_results(folder: Path) -> int:
-    """Recount every score from the digests beside it; the number of rows."""
-    files = sorted(folder.glob("*.jsonl")) if folder.is_dir() else [folder]
-    need(bool(files), f"{folder}: no results")
-    n_rows = 0
-    for path in files:
-        rows = [parse(line, path.name) for line in path.read_bytes().splitlines()]
-        for number, row in enumerate(rows):
-            check_row(row, f"{path.name} line {number + 1}")
-        check_exactness(rows, path.name)
-        check_moved(rows, path.name)
-        check_flywheel(rows, path.name)
-        check_accuracy(rows, path.name)
-        check_speed(rows, path.name)
-        n_rows += len(rows)
-    return n_rows
-
-
-def check_row(row: dict, what: str) -> None:
-    for name, value in row.items():
-        if isinstance(value, str) and value.startswith("sha256:"):
-            need(bool(re.fullmatch("sha256:[0-9a-f]{64}", value)), f"{what}: {name}: no digest")
-        if isinstance(value, float):
-            need(math.isfinite(value) and value >= 0, f"{what}: {name} is {value}")
-    kind = row["type"]
-    if kind == "exactness-run":
-        pairs = [(row["logits"], row["expected_logits"]), (row["state"], row["expected_state"])]
-        need(row["equal"] is all(a == b for a, b in pairs), f"{what}: equal is not what it says")
-    elif kind == "logits-moved":
-        equal = row["fresh"] == row["grafted"]
-        need(row["equal"] is equal, f"{what}: equal is not what the digests say")
-        zero = row["kl"] == 0 and row["max_abs_diff"] == 0 and row["max_ulp"] == 0
-        need(zero or not equal, f"{what}: equal digests and a difference")
-        need(row["max_ulp"] > 0 or equal, f"{what}: other digests and no difference")
-    elif kind == "keys-moved":
-        equal = row["fresh"] == row["moved"]
-        need(row["equal"] is equal, f"{what}: equal is not what the digests say")
-        need(equal is (row["elements"] == row["elements_equal"]), f"{what}: elements_equal")
-    elif kind == "accuracy":
-        need(0 <= row["argmax_rate"] <= 1 and row["rms"] <= row["largest"], f"{what}: out of range")
-
-
-def check_exactness(rows: list[dict], what: str) -> None:
-    runs = [row for row in rows if row["type"] == "exactness-run"]
-    inputs: dict[tuple[int, int], set[tuple[str, ...]]] = {}
-    for run in runs:
-        seen = (run["input"], run["expected_logits"], run["expected_state"])
-        inputs.setdefault((run["sample"], run["length"]), set()).add(seen)
-    for place, seen in inputs.items():
-        need(len(seen) == 1, f"{what}: sample {place} has several inputs or expected outputs")
-    told = {(r["length"], r["split"]): (r["runs"], r["equal"]) for r in rows
-            if r["type"] == "exactness-row"}  # fmt: skip
-    n_runs = Counter((run["length"], run["split"]) for run in runs)
-    n_equal = Counter((run["length"], run["split"]) for run in runs if run["equal"])
-    need(told == {k: (n, n_equal[k]) for k, n in n_runs.items()}, f"{what}: a row's sums")
-    for row in rows:
-        if row["type"] == "exactness-summary":
-            told_all = (row["samples"], row["runs"], row["equal"])
-            found = (len({r["sample"] for r in runs}), len(runs), sum(r["equal"] for r in runs))
-            need(told_all == found, f"{what}: the summary's sums")
-
-
-def check_accuracy(rows: list[dict], what: str) -> None:
-    """The error of each model and dtype, and the ratio of the two with its interval."""
-    for row in rows:
-        if row["type"] != "accuracy-row":
-            continue
-        own = [r for r in rows if r["type"] == "accuracy"
-               and (r["model"], r["dtype"]) == (row["model"], row["dtype"])]  # fmt: skip
-        by = {kind: {r["sample"]: r for r in own if r["execution"] == kind}
-              for kind in ("sdpa", "invariant")}  # fmt: skip
-        need(by["sdpa"].keys() == by["invariant"].keys(), f"{what}: texts of one side only")
-        for sample, r in by["sdpa"].items():
-            need(r["input"] == by["invariant"][sample]["input"], f"{what}: other inputs")
-        logs = [math.log(by["invariant"][i]["rms"] / r["rms"]) for i, r in by["sdpa"].items()]
-        middle = sum(logs) / len(logs)
-        spread = math.sqrt(sum((x - middle) ** 2 for x in logs) / (len(logs) - 1))
-        reach = 1.96 * spread / math.sqrt(len(logs))
-        found = {"ratio": middle, "ratio_low": middle - reach, "ratio_high": middle + reach}
-        need(row["texts"] == len(logs), f"{what}: number of texts")
-        for name, value in found.items():
-            need(math.isclose(row[name], math.exp(value), rel_tol=1e-9), f"{what}: {name}")
-
-
-def check_speed(rows: list[dict], what: str) -> None:
-    for row in rows:
-        if row["type"] == "speed-row":
-            ratios = sorted(b / a for a, b in row["pairs_ms"])
-            half = len(ratios) // 2
-            middle = (ratios[half] + ratios[-1 - half]) / 2
-            need(len(ratios) == row["repeats"], f"{what}: number of pairs")
-            need(math.isclose(row["ratio"], middle, rel_tol=1e-9), f"{what}: ratio")
-
-
-def check_moved(rows: list[dict], what: str) -> None:
-    own = [r for r in rows if r["type"] == "logits-moved" and r["offset"] == 0]
-    for row in rows:
-        if row["type"] != "own-position-summary":
-            continue
-        kind = row["arithmetic"]
-        keys = [r for r in rows if r["type"] == "keys-moved" and r["arithmetic"] == kind]
-        logits = [r for r in rows if r["type"] == "logits-moved" and r["arithmetic"] == kind]
-        share = sum(r["elements_equal"] for r in keys) / sum(r["elements"] for r in keys)
-        found = {
-            "own_exact": all(r["equal"] for r in own),
-            "key_offsets": len(keys),
-            "keys_equal": [r["offset"] for r in keys if r["equal"]],
-            "first_layer_equal": [r["offset"] for r in keys if r["first_layer_equal"]],
-            "keys_max_ulp": max(r["max_ulp"] for r in keys),
-            "logits_offsets": len(logits),
-            "logits_equal": [r["offset"] for r in logits if r["equal"]],
-            "kl_max": max(r["kl"] for r in logits),
-            "logits_max_ulp": max(r["max_ulp"] for r in logits),
-        }
-        for name, value in found.items():
-            need(row[name] == value, f"{what}: {kind}: {name} is {row[name]}, recounted {value}")
-        need(math.isclose(row["elements_equal"], share, rel_tol=1e-12), f"{what}: elements_equal")
-
-
-def check_flywheel(rows: list[dict], what: str) -> None:
-    """Look-ups, acceptances, capability: every sum from its rows, an output from what was said."""
-    of: dict[str, list[dict]] = {}
-    for row in rows:
-        of.setdefault(row["type"], []).append(row)
-    batches, accepted = of.get("select-batch", []), of.get("acceptance-run", [])
-    runs = of.get("capability-run", [])
-    for run in runs:
-        output = "sha256:" + hashlib.sha256(run["said"].encode()).hexdigest()
-        need(run["output"] == output, f"{what}: task {run['task']}: output")
-    ways = {way: [r for r in runs if r["way"] == way] for way in ("alone", "grafted")}
-    found: dict[str, dict[str, object]] = {
-        "select-summary": {
-            "lookups": sum(b["count"] for b in batches),
-            "present": sum(b["present"] for b in batches),
-            "wrong": sum(b["wrong"] for b in batches),
-        },
-        "acceptance-summary": {
-            "asked": len(accepted),
-            "accepted": sum(r["accepted"] for r in accepted),
-            "matching": sum(r["matches"] is True for r in accepted),
-        },
-        "capability-summary": {
-            "tasks": len(ways["alone"]),
-            "routed": sum(r["block"] is not None for r in ways["grafted"]),
-            **{f"right_{way}": sum(r["right"] for r in mine) for way, mine in ways.items()},
-            **{f"tokens_{way}": sum(r["tokens"] for r in mine) for way, mine in ways.items()},
-        },
-    }
-    solved = of.get("recurring-run", [])
-    found["recurring-summary"] = {
-        "problems": len(solved),
-        **{n: sum(r[n] for r in solved) for n in ("solved_alone", "right_grafted")},
-        **{n: sum(r[n] for r in solved) for n in ("tokens_alone", "tokens_grafted")},
-    }
-    for kind, sums in found.items():
-        for row in of.get(kind, []):
-            for name, value in sums.items():
-                need(row[name] == value, f"{what}: {name} is {row[name]}, recounted {value}")
-    for row in of.get("select-row", []):
-        rate = row["wrong"] / row["lookups"]
-        need(row["wrong_rate"] == rate, f"{what}: {row['selector']}: wrong_rate")
-
-
 MALFORMED = (
     KeyError,
     TypeError,
@@ -463,7 +284,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--threshold: at least 1")
     try:
         if given.results is not None:
-            print(f"results: {check_results(given.results):,} rows recounted, every sum holds")
+            n_rows, is_folder = check_results(given.results), given.results.is_dir()
+            print(f"results: {n_rows:,} rows recounted, every sum holds; "
+                  f"{'as' if is_folder else 'no'} SHA256SUMS tells of them")  # fmt: skip
         if given.folder is not None:
             check_export(given)
     except Wrong as error:

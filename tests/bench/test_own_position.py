@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from rechecking.files import check_rows
 
 from kvg.errors import Incompatible, UsageError
 from kvg.flow.bench.own_position import OwnPositionRequest, bench_own_position
@@ -83,6 +84,7 @@ def test_ulps_count_steps_of_the_format() -> None:
 def test_records_and_table(kvg: Callable[..., Any]) -> None:
     args = ("bench", "own-position", "--tokens", "20", "--step", "500")
     lines = [json.loads(line) for line in kvg(*args, "--json").out.splitlines()]
+    check_rows(lines, "own-position")
     assert [line["type"] for line in lines][:2] == ["bench-setup", "logits-moved"]
     assert lines[-1]["keys_equal"] == [] and lines[-1]["own_exact"] is True
     text = kvg(*args).out

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rechecking.files import check_rows
 
 from kvg.flow.bench.context import slope_of
 from kvg.flow.bench.counters import counted
@@ -24,6 +25,7 @@ def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
         "bench", "restore", "--lengths", "64,300", "--repeats", "2", "--plot", "r.svg", "--json"
     )
     assert done.code == 0, done.err
+    check_rows(records(done), "restore")
     setup, *rest = records(done)
     rows = [r for r in rest if r["type"] == "restore-row"]
     assert setup["bench"] == "restore" and len(rows) == 8
@@ -56,6 +58,7 @@ def test_context(kvg: Callable[..., Any], user: models.User) -> None:
     assert n_blocks >= 6
     done = kvg("bench", "context", "c", "--accesses", "25", "--json")
     assert done.code == 0, done.err
+    check_rows(records(done), "context")
     accesses = [r for r in records(done) if r["type"] == "context-access"]
     summary = records(done)[-1]
     assert len(accesses) == 25 and summary["blocks"] == n_blocks
@@ -68,6 +71,7 @@ def test_context(kvg: Callable[..., Any], user: models.User) -> None:
 def test_energy_is_counted_or_null(kvg: Callable[..., Any]) -> None:
     done = kvg("bench", "energy", "--length", "64", "--runs", "2", "--json")
     assert done.code == 0, done.err
+    check_rows(records(done), "energy")
     prefill, graft = records(done)[1:]
     assert (prefill["tokens_computed"], graft["tokens_computed"]) == (prefill["tokens"], 1)
     for row in (prefill, graft):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from rechecking.files import check_rows
 
+from kvg.cli.render import json_line
 from kvg.digest import Digest, raw_of, sha256
 from kvg.flow.bench.select import SelectRequest, bench_select, drawn
 from kvg.flow.bench.twins import absent_forms, stored_forms
@@ -23,6 +26,7 @@ from tests import models
 def test_small_and_whole(user: models.User) -> None:
     request = SelectRequest(families=18, lookups=1_500, large=500, solves=2, starts=1)
     records = list(bench_select(user.settings, request))
+    check_rows([json.loads(json_line(item)) for item in records], "select")
     summary = records[-1]
     assert isinstance(summary, SelectSummary) and summary.exit_code == 0
     assert summary.present + summary.absent == summary.lookups == 1_500

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from rechecking.files import check_rows
 
 from kvg.errors import Incompatible, UsageError
 from kvg.flow.bench.speed import SpeedRequest, bench_speed
@@ -40,6 +41,7 @@ def test_the_command(user: models.User, kvg: Callable[..., Any]) -> None:
     assert shown.code == 0, shown.err
     assert "prefill       9 tokens" in shown.out and "ratio" in shown.out
     told = [json.loads(line) for line in kvg(*args, "--json").out.splitlines()]
+    check_rows(told, "speed")
     assert [record["type"] for record in told] == ["bench-setup", "speed-row", "speed-row"]
 
 

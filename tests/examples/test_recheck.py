@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,8 +15,9 @@ import pytest
 
 from kvg.flow.log import log
 from kvg.objects.statement import FAILED, PASSED, TestResult
-from kvg.signing.keys import encode_public
+from kvg.signing.keys import encode_private, encode_public, parse_public
 from kvg.signing.note import encode_verifier
+from kvg.trust import Keyring
 from tests import artifacts as a
 
 REPO = Path(__file__).parents[2]
@@ -49,11 +52,14 @@ def export(folder: Path, gate: TestResult | None = None) -> list[object]:
 
 
 def test_it_imports_nothing_of_kvg() -> None:
-    allowed = {"blake3", "cryptography", "safetensors", *sys.stdlib_module_names}
-    for node in ast.walk(ast.parse(SCRIPT.read_text())):
-        names = [n.name for n in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
-        assert {name.split(".")[0] for name in names} <= allowed
+    allowed = {"blake3", "cryptography", "safetensors", "rechecking", *sys.stdlib_module_names}
+    parts = sorted((REPO / "examples/rechecking").glob("*.py"))
+    assert len(parts) > 3
+    for path in (SCRIPT, *parts):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [n.name for n in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
+            assert {name.split(".")[0] for name in names} <= allowed
 
 
 def test_a_whole_artifact(tmp_path: Path) -> None:
@@ -90,6 +96,61 @@ def test_who_did_not_sign(tmp_path: Path) -> None:
     (tmp_path / "out/receipts").write_text("")
     assert "0 of 1 keys" in recheck(*words).stderr
     assert recheck(*words[:2], "sha256:" + "0" * 64, *words[3:]).returncode == 1
+
+
+@pytest.mark.parametrize("form", ["pem", "openssh", "note"])
+def test_every_form_of_a_public_key(tmp_path: Path, form: str) -> None:
+    words = export(tmp_path)
+    path = tmp_path / "key.pub"
+    public = parse_public(path.read_text(), what="it")
+    line = encode_public(public, form, "alice")
+    path.write_text(line)
+    assert recheck(*words).returncode == 0, recheck(*words).stderr
+    path.write_text(encode_public(a.key_of("mallory").public, form, "alice"))
+    assert "0 of 1 keys" in recheck(*words).stderr
+    if form == "note":
+        path.write_text(line.replace("alice+", "bob+"))
+        assert "does not match its hash" in recheck(*words).stderr
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_recipe_as_it_is_written(tmp_path: Path) -> None:
+    """The export of the docstring, to the letter but for the names of ref and key; the check."""
+    description = ast.get_docstring(ast.parse(SCRIPT.read_text())) or ""
+    lines = description.splitlines()
+    start = next(n for n, line in enumerate(lines) if line == "    mkdir out")
+    recipe = "\n".join(itertools.takewhile(lambda line: not line or line[0] == " ", lines[start:]))
+    check = next(line.strip() for line in lines if "recheck.py out --digest" in line)
+    assert recipe.count("kvg ") == 7
+    store, key = a.make_store(tmp_path / "store")
+    made = a.deposit(store, key, gates=[TestResult(PASSED, "test:pytest")])
+    store.close()
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, words in (
+        ("kvg", [sys.executable, "-c", "'from kvg.cli.main import run; run()'"]),
+        ("python", [sys.executable]),
+    ):
+        (folder / name).write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+        (folder / name).chmod(0o755)
+    shutil.copy(SCRIPT, tmp_path)
+    shutil.copytree(SCRIPT.parent / "rechecking", tmp_path / "rechecking")
+    env = {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPO),
+        "KVG_STORE": str(store.root),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    keys = tmp_path / "data/kvg/keys"
+    Keyring(keys).import_("mine", encode_private(key, None))
+    script = "set -eu\n" + recipe.replace(" REF", " demo").replace(" KEY ", " mine ")
+    script += f"\n{check}\n".replace("sha256:…", made.digest)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "log: holds" in done.stdout and "gates passed: test:pytest" in done.stdout
 
 
 def test_a_failed_check_is_told(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ class Measured:
             first_token_ms=first_token_ms,
             factor=self.prefill_ms / first_token_ms,
             exact=all(run[3] for run in runs),
+            runs_ms=tuple(run[:3] for run in runs),
         )
 
     def graft(self) -> tuple[float, float, float, bool]:
@@ -200,10 +201,11 @@ class Measured:
                 stage: self._timed(partial(_all, run, self.pages, threads))
                 for stage, run in work.items()
             }
-            slowest = max(found[stage][0] for stage in work if stage != "unverified")
+            slowest = max(_least(found[stage])[0] for stage in work if stage != "unverified")
             slot.truncate(0)
             found["restore"] = self._timed(partial(self._restore, slot, threads))
-            for stage, (ms, cpu_ms) in found.items():
+            for stage, runs_ms in found.items():
+                ms, cpu_ms = _least(runs_ms)
                 share = slowest / ms if stage == "restore" else None
                 yield RestoreStage(
                     tokens=self.verified.manifest.count,
@@ -215,6 +217,7 @@ class Measured:
                     ms=ms,
                     cpu_ms=cpu_ms,
                     share=share,
+                    runs_ms=runs_ms,
                 )
 
     def _restore(self, slot: Slot, threads: int) -> None:
@@ -224,15 +227,15 @@ class Measured:
         with pinned_threads(threads):
             self.library.session.restore(slot, self.verified)
 
-    def _timed(self, run: Callable[[], None]) -> tuple[float, float]:
-        """The least milliseconds by the clock, and of processor time."""
-        walls, cpus = [], []
+    def _timed(self, run: Callable[[], None]) -> tuple[tuple[float, float], ...]:
+        """Milliseconds of each repeat: by the clock, and of processor time."""
+        runs = []
         for _ in range(self.repeats):
             wall, cpu = time.perf_counter(), time.process_time()
             run()
-            walls.append(time.perf_counter() - wall)
-            cpus.append(time.process_time() - cpu)
-        return min(walls) * 1e3, min(cpus) * 1e3
+            ended = time.perf_counter()
+            runs.append(((ended - wall) * 1e3, (time.process_time() - cpu) * 1e3))
+        return tuple(runs)
 
     def _work(self, slot: Slot, form: str) -> dict[str, Callable[[Page], None]]:
         from kvg.model.state import place_page
@@ -300,7 +303,13 @@ def _others(library: Library, measured: Measured) -> Iterator[RestoreOther]:
             first_token_ms=median(times[1:]),
             notices_damage=kept.notices_a_flipped_bit(),
             exact=same,
+            runs_ms=tuple(times[1:]),
         )
+
+
+def _least(runs_ms: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The least by the clock, and the least of processor time."""
+    return min(wall for wall, _ in runs_ms), min(cpu for _, cpu in runs_ms)
 
 
 def _all(run: Callable[[Page], None], pages: Sequence[Page], threads: int) -> None:

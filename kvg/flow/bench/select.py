@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -248,15 +249,16 @@ def _large(folder: Path, count: int) -> list[float]:
 
 
 def _timed(size: int, what: str, taken: Sequence[float], whole_us: float = 0.0) -> SelectTime:
-    ordered = sorted(taken)
-    median = statistics.median(ordered)
+    ordered = sorted(round(1e3 * microseconds) for microseconds in taken)
+    median = statistics.median(ordered) / 1e3
     return SelectTime(
         size=size,
         what=what,
         runs=len(ordered),
         median_us=median,
-        p99_us=ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
+        p99_us=ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] / 1e3,
         share=median / whole_us if whole_us else None,
+        times_ns=tuple(sorted(Counter(ordered).items())),
     )
 
 
@@ -300,7 +302,7 @@ def _whole(
                 ):
                     steps.setdefault(what, []).append(value)
     caller.close()
-    whole = statistics.median(steps["solve, warm process"])
+    whole = statistics.median(round(1e3 * us) for us in steps["solve, warm process"]) / 1e3
     for what, values in steps.items():
         yield _timed(request.families, what, values, whole)
 

@@ -77,4 +77,5 @@ def _row(work: Literal["prefill", "decode"], ids: Sequence[int], pairs: Sequence
         ratio_high=ratios[-1 - len(ratios) // 4],
         ratio_cpu=median(pair.invariant_cpu / pair.stock_cpu for pair in pairs),
         pairs_ms=tuple((1e3 * pair.stock, 1e3 * pair.invariant) for pair in pairs),
+        pairs_cpu_ms=tuple((1e3 * pair.stock_cpu, 1e3 * pair.invariant_cpu) for pair in pairs),
     )

@@ -84,7 +84,7 @@ class SpeedRow(Record):
     ``work``: a prefill of ``tokens``, or one decode step after them. Times are medians in
     milliseconds by the clock. ``ratio`` is the median of the pairs' own ratios, invariant over
     stock, ``ratio_low`` and ``ratio_high`` their quartiles, ``ratio_cpu`` that of processor time.
-    ``pairs_ms`` are all pairs (stock, invariant).
+    ``pairs_ms`` are all pairs (stock, invariant), ``pairs_cpu_ms`` their processor time.
     """
 
     type: ClassVar[str] = "speed-row"
@@ -99,6 +99,7 @@ class SpeedRow(Record):
     ratio_high: float
     ratio_cpu: float
     pairs_ms: tuple[tuple[float, float], ...]
+    pairs_cpu_ms: tuple[tuple[float, float], ...]
 
 
 @frozen
@@ -197,7 +198,10 @@ class SelectBatch(Record):
 
 @frozen
 class SelectTime(Record):
-    """How long something took, of ``size`` families; ``share`` is that of the whole solve."""
+    """How long something took, of ``size`` families; ``share`` is that of the whole solve.
+
+    ``times_ns`` are all runs: (nanoseconds, how many), ascending. The other figures follow.
+    """
 
     type: ClassVar[str] = "select-time"
     size: int
@@ -206,6 +210,7 @@ class SelectTime(Record):
     median_us: float
     p99_us: float
     share: float | None
+    times_ns: tuple[tuple[int, int], ...]
 
 
 @frozen
@@ -330,6 +335,7 @@ class RestoreRow(Record):
     pages' files dropped from the system's cache before each. Times are medians in milliseconds;
     ``prefill_ms`` is of one run, ``factor`` how many times as long. Every page was verified in
     every run; ``exact`` says that every run met its witness and gave the prefill's first token.
+    ``runs_ms`` are all runs (verify, restore, first token).
     """
 
     type: ClassVar[str] = "restore-row"
@@ -345,6 +351,7 @@ class RestoreRow(Record):
     first_token_ms: float
     factor: float
     exact: bool
+    runs_ms: tuple[tuple[float, float, float], ...]
 
 
 @frozen
@@ -354,7 +361,8 @@ class RestoreStage(Record):
     ``read`` from the system's cache, ``hash`` BLAKE3, ``decode`` from byte planes with the frames'
     checksums, ``copy`` from memory to the slot, ``unverified`` read straight to the slot and not
     hashed, ``restore`` all of it. ``ms`` is the quickest of ``repeats``, ``cpu_ms`` the least
-    processor time. ``share``: of the slowest stage in the restore, at as many threads.
+    processor time. ``share``: of the slowest stage in the restore, at as many threads. ``runs_ms``
+    are all runs (by the clock, of processor time).
     """
 
     type: ClassVar[str] = "restore-stage"
@@ -367,6 +375,7 @@ class RestoreStage(Record):
     ms: float
     cpu_ms: float
     share: float | None
+    runs_ms: tuple[tuple[float, float], ...]
 
 
 @frozen
@@ -376,6 +385,7 @@ class RestoreOther(Record):
     ``first_token_ms`` is the median of reading it and of one token after it, with a warm cache.
     ``notices_damage``: whether reading failed once one bit of the file had been flipped.
     ``exact``: whether the logits are those of that library's own pass over the whole text.
+    ``runs_ms`` are all runs.
     """
 
     type: ClassVar[str] = "restore-other"
@@ -386,6 +396,7 @@ class RestoreOther(Record):
     first_token_ms: float
     notices_damage: bool
     exact: bool
+    runs_ms: tuple[float, ...]
 
 
 @frozen

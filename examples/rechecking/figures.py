@@ -1,0 +1,332 @@
+"""For each benchmark: every figure that follows from its rows, recounted."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+
+from rechecking.rows import Row, Rows, Table, expect, median, need, same, slope_of
+from rechecking.shapes import VERSION
+
+NORMAL_95 = 1.96
+"""As bench/accuracy.py has it."""
+
+EXACT_95 = 1.959964
+"""As kvg bench context has it."""
+
+
+def check_exactness(table: Table) -> None:
+    runs, what = table.of("exactness-run"), table.what
+    table.grid(runs, "sample", "length", "threads", "batch", "split")
+    inputs = defaultdict(set)
+    for run in runs:
+        told = (run["logits"], run["state"])
+        equal = told == (run["expected_logits"], run["expected_state"])
+        expect(run, what, equal=equal)
+        seen = (run["input"], run["expected_logits"], run["expected_state"])
+        inputs[run["sample"], run["length"]].add(seen)
+    for place, seen in inputs.items():
+        need(len(seen) == 1, f"{what}: sample {place} has several inputs or expected outputs")
+    need(len({s[0] for seen in inputs.values() for s in seen}) == len(inputs), f"{what}: an input "
+         "that serves two samples")  # fmt: skip
+    rows = table.of("exactness-row")
+    table.grid(rows, "length", "split")
+    need({(r["length"], r["split"]) for r in rows} == {(r["length"], r["split"]) for r in runs},
+         f"{what}: rows of other runs")  # fmt: skip
+    for row in rows:
+        mine = table.of("exactness-run", length=row["length"], split=row["split"])
+        expect(row, what, runs=len(mine), equal=sum(r["equal"] for r in mine))
+    expect(table.one("exactness-summary"), what, samples=len({r["sample"] for r in runs}),
+           runs=len(runs), equal=sum(r["equal"] for r in runs))  # fmt: skip
+
+
+def check_moved(table: Table) -> None:
+    what, own = table.what, table.of("logits-moved", offset=0)
+    need(len(own) == 1 and own[0]["arithmetic"] == "none", f"{what}: not one own position")
+    for row in table.of("logits-moved"):
+        equal = row["fresh"] == row["grafted"]
+        expect(row, what, equal=equal)
+        zero = row["kl"] == 0 and row["max_abs_diff"] == 0 and row["max_ulp"] == 0
+        need(zero and row["argmax_equal"] if equal else row["max_ulp"] > 0,
+             f"{what}: offset {row['offset']}: digests and distances disagree")  # fmt: skip
+    sizes = {row["elements"] for row in table.of("keys-moved")}
+    need(len(sizes) == 1, f"{what}: keys of several sizes")
+    for row in table.of("keys-moved"):
+        expect(row, what, equal=row["fresh"] == row["moved"])
+        need(row["elements_equal"] <= row["elements"], f"{what}: elements_equal")
+        whole = row["elements_equal"] == row["elements"]
+        need(row["equal"] is whole is (row["max_ulp"] == 0), f"{what}: equal, or how many are")
+        need(row["first_layer_equal"] or not whole, f"{what}: first_layer_equal")
+    kinds = [row["arithmetic"] for row in table.of("own-position-summary")]
+    moved = [row for row in table.of("logits-moved") if row["offset"]]
+    for rows in (moved, table.of("keys-moved")):
+        table.grid(rows, "arithmetic", "offset")
+        need({row["arithmetic"] for row in rows} == set(kinds), f"{what}: other arithmetics")
+    need(len(set(kinds)) == len(kinds), f"{what}: a summary twice")
+    for row in table.of("own-position-summary"):
+        keys = table.of("keys-moved", arithmetic=row["arithmetic"])
+        logits = table.of("logits-moved", arithmetic=row["arithmetic"])
+        expect(
+            row,
+            f"{what}: {row['arithmetic']}",
+            own_exact=all(r["equal"] for r in own),
+            key_offsets=len(keys),
+            keys_equal=[r["offset"] for r in keys if r["equal"]],
+            first_layer_equal=[r["offset"] for r in keys if r["first_layer_equal"]],
+            elements_equal=sum(r["elements_equal"] for r in keys)
+            / sum(r["elements"] for r in keys),
+            keys_max_ulp=max(r["max_ulp"] for r in keys),
+            logits_offsets=len(logits),
+            logits_equal=[r["offset"] for r in logits if r["equal"]],
+            kl_max=max(r["kl"] for r in logits),
+            logits_max_ulp=max(r["max_ulp"] for r in logits),
+        )
+
+
+def check_accuracy(table: Table) -> None:
+    """The error of each model and dtype, pooled, and the ratio of the two with its interval."""
+    rows, what = table.of("accuracy-row"), table.what
+    table.grid(rows, "model", "dtype")
+    texts = table.of("accuracy")
+    table.grid(texts, "model", "dtype", "execution", "sample")
+    need({row["execution"] for row in texts} == {"sdpa", "invariant"}, f"{what}: executions")
+    need({(r["model"], r["dtype"]) for r in texts} == {(r["model"], r["dtype"]) for r in rows},
+         f"{what}: rows of other texts")  # fmt: skip
+    need(len({row["tokens"] for row in texts}) == 1, f"{what}: texts of several lengths")
+    for row in texts:
+        hits = row["argmax_rate"] * row["tokens"]
+        need(hits == round(hits) <= row["tokens"], f"{what}: argmax_rate")
+        need(row["rms"] <= row["largest"], f"{what}: an error on average above the largest")
+    for row in rows:
+        own = table.of("accuracy", model=row["model"], dtype=row["dtype"])
+        by = {e: {r["sample"]: r for r in own if r["execution"] == e}
+              for e in ("sdpa", "invariant")}  # fmt: skip
+        inputs = {e: {n: r["input"] for n, r in mine.items()} for e, mine in by.items()}
+        need(inputs["sdpa"] == inputs["invariant"], f"{what}: other inputs")
+        logs = [math.log(by["invariant"][n]["rms"] / r["rms"]) for n, r in by["sdpa"].items()]
+        middle = sum(logs) / len(logs)
+        spread = math.sqrt(sum((x - middle) ** 2 for x in logs) / (len(logs) - 1))
+        reach = NORMAL_95 * spread / math.sqrt(len(logs))
+        pooled = {
+            f"rms_{e}": math.sqrt(sum(r["rms"] ** 2 for r in mine.values()) / len(mine))
+            for e, mine in by.items()
+        }
+        expect(row, what, texts=len(logs), ratio=math.exp(middle), **pooled,
+               ratio_low=math.exp(middle - reach), ratio_high=math.exp(middle + reach))  # fmt: skip
+
+
+def check_speed(table: Table) -> None:
+    for row in table.of("speed-row"):
+        pairs = row["pairs_ms"]
+        ratios = sorted(b / a for a, b in pairs)
+        expect(
+            row,
+            table.what,
+            repeats=len(pairs),
+            stock_ms=median([a for a, _ in pairs]),
+            invariant_ms=median([b for _, b in pairs]),
+            ratio=median(ratios),
+            ratio_low=ratios[len(ratios) // 4],
+            ratio_high=ratios[-1 - len(ratios) // 4],
+        )
+        spent = row.get("pairs_cpu_ms")
+        need((spent is None) is (row.get("ratio_cpu") is None), f"{table.what}: ratio_cpu of what?")
+        if spent is not None:
+            need(len(spent) == len(pairs), f"{table.what}: number of pairs")
+            expect(row, table.what, ratio_cpu=median([b / a for a, b in spent]))
+
+
+def check_select(table: Table) -> None:
+    what, batches = table.what, table.of("select-batch")
+    first = 0
+    for batch in batches:
+        expect(batch, what, first=first)
+        need(max(batch["present"], batch["wrong"]) <= batch["count"], f"{what}: a batch")
+        first += batch["count"]
+    present = sum(b["present"] for b in batches)
+    expect(table.one("select-summary"), what, lookups=first, present=present,
+           absent=first - present, wrong=sum(b["wrong"] for b in batches))  # fmt: skip
+    whole = [r["median_us"] for r in table.of("select-time") if r["what"] == SOLVE_STEPS[0]]
+    need(len(whole) <= 1, f"{what}: several whole solves")
+    for row in table.of("select-time"):
+        times = [ns for ns, count in row["times_ns"] for _ in range(count)]
+        need(times == sorted(times), f"{what}: times are not in order")
+        is_share = row["what"] in SOLVE_STEPS
+        expect(row, what, runs=len(times), median_us=median(times) / 1e3,
+               p99_us=times[min(len(times) - 1, len(times) * 99 // 100)] / 1e3,
+               share=row["median_us"] / whole[0] if is_share and whole else None)  # fmt: skip
+
+
+SOLVE_STEPS = ("solve, warm process", "canonicalise", "look up", "verify", "run")
+
+
+def check_similarity(table: Table) -> None:
+    for row in table.of("select-row"):
+        counts = Counter(row["outcomes"])
+        need(set(counts) <= set("rnwm"), f"{table.what}: an outcome that is none of r n w m")
+        n = counts.total()
+        expect(row, f"{table.what}: {row['selector']}", lookups=n, wrong=counts["w"],
+               missed=counts["m"], wrong_rate=counts["w"] / n)  # fmt: skip
+
+
+def check_acceptance(table: Table) -> None:
+    runs, what = table.of("acceptance-run"), table.what
+    table.numbered(runs, "task")
+    for run in runs:
+        taken = (run["artifact"], run["said"], run["matches"])
+        need(all(x is not None for x in taken) if run["accepted"] else taken[0] is taken[2] is None,
+             f"{what}: task {run['task']}: accepted, or not?")  # fmt: skip
+        need(run["accepted"] is (run["reason"] is None), f"{what}: task {run['task']}: reason")
+    expect(table.one("acceptance-summary"), what, asked=len(runs),
+           accepted=sum(r["accepted"] for r in runs),
+           matching=sum(r["matches"] is True for r in runs))  # fmt: skip
+
+
+def check_said(rows: Rows, what: str) -> None:
+    for row in rows:
+        expect(row, what, output="sha256:" + hashlib.sha256(row["said"].encode()).hexdigest())
+
+
+def check_capability(table: Table) -> None:
+    ways = {way: table.of("capability-run", way=way) for way in ("alone", "grafted")}
+    runs, what, found = table.of("capability-run"), table.what, dict[str, object]()
+    check_said(runs, what)
+    need(len(runs) == sum(map(len, ways.values())), f"{what}: another way")
+    for way, mine in ways.items():
+        table.numbered(mine, "task")
+        need(way == "grafted" or all(r["block"] is None for r in mine), f"{what}: a block alone")
+        found[f"right_{way}"] = sum(r["right"] for r in mine)
+        found[f"tokens_{way}"] = sum(r["tokens"] for r in mine)
+    need([r["input"] for r in ways["alone"]] == [r["input"] for r in ways["grafted"]],
+         f"{what}: the two ways had other tasks")  # fmt: skip
+    row = table.one("capability-summary")
+    expect(row, what, tasks=len(ways["alone"]), **found, weights_after=row["weights_before"],
+           routed=sum(r["block"] is not None for r in ways["grafted"]))  # fmt: skip
+
+
+def check_recurring(table: Table) -> None:
+    runs, what = table.of("recurring-run"), table.what
+    table.numbered(runs, "problem")
+    check_said(runs, what)
+    row = table.one("recurring-summary")
+    need(max(r["tokens_alone"] for r in runs) <= row["budget"], f"{what}: over the budget")
+    names = ("solved_alone", "right_grafted", "tokens_alone", "tokens_grafted",
+             "cpu_s_alone", "cpu_s_deposit", "cpu_s_grafted")  # fmt: skip
+    sums = {name: sum(r[name] for r in runs) for name in names}
+    factor = sums["tokens_alone"] / sums["tokens_grafted"]
+    expect(row, what, problems=len(runs), factor=factor, **sums)
+
+
+def check_prereg(table: Table) -> None:
+    what, classes = table.what, table.of("class")
+    names = [row["class"] for row in classes]
+    need(len(set(names)) == len(names), f"{what}: a class twice")
+    for kind in ("prereg-sample", "prereg-summary", "own", "foreign"):
+        need({row["class"] for row in table.of(kind)} == set(names), f"{what}: {kind}: of others")
+    for row in classes:
+        check_class(table, row)
+    for row in table.of("foreign"):
+        need(row["prereg_of"] in names and row["prereg_of"] != row["class"], f"{what}: foreign")
+    table.grid(table.of("foreign"), "class")
+    for kind, code in (("own", 0), ("foreign", 7)):
+        for row in table.of(kind):
+            expect(row, what, exit=code)
+
+
+def check_class(table: Table, row: Row) -> None:
+    """One class of machines: what was promised, and what its replay gave."""
+    what, said = f"{table.what}: {row['class']}", row["prereg"]
+    need(said.keys() == {"type", VERSION, "digest", "artifacts", "samples", "log_index", "time"},
+         f"{what}: prereg: other fields")  # fmt: skip
+    need(said["type"] == "preregistration" and said[VERSION] == 1, f"{what}: prereg: its kind")
+    (promised,) = said["artifacts"]
+    need(promised.keys() == {"manifest", "model", "architecture", "dtype", "engine", "reference",
+                             "tokens", "count", "pages", "prompts", "logits"},
+         f"{what}: prereg: artifact: other fields")  # fmt: skip
+    expect(row, what, tokens=promised["count"], manifest=promised["manifest"])
+    samples = table.of("prereg-sample", **{"class": row["class"]})
+    for sample in samples:
+        digests = {sample["expected"], sample["grafted"], sample["fresh"]}
+        expect(sample, what, equal=len(digests) == 1, manifest=row["manifest"])
+    told = [(s["prompt_digest"], s["expected"]) for s in samples]
+    need(told == list(zip(promised["prompts"], promised["logits"], strict=True)),
+         f"{what}: samples of other prompts or logits")  # fmt: skip
+    same(said["samples"], len(samples), f"{what}: prereg: samples")
+    (end,) = table.of("prereg-summary", **{"class": row["class"]})
+    n_pages = len(promised["pages"])
+    expect(end, what, digest=said["digest"], log_index=said["log_index"], samples=len(samples),
+           equal=sum(s["equal"] for s in samples), pages=n_pages, pages_equal=n_pages)  # fmt: skip
+
+
+def check_fuzz(table: Table) -> None:
+    names = [row["decoder"] for row in table.of("fuzz")]
+    need(len(set(names)) == len(names), f"{table.what}: a decoder twice")
+    for row in table.of("fuzz"):
+        expect(row, table.what, failures=0)
+        need(row["accepted"] <= row["executions"], f"{table.what}: accepted")
+
+
+def check_store(table: Table) -> None:
+    what = table.what
+    for row in table.of("verify"):
+        best = min(row["runs"], key=lambda run: run["seconds"])
+        rate, most = row["bytes"] / best["seconds"] / 1e9, max(row["sha256_runs_gb_per_s"])
+        expect(row, what, **best, gb_per_s=round(rate, 3), sha256_all_cores_gb_per_s=most,
+               ratio=round(rate / most, 3))  # fmt: skip
+    table.grid(table.of("growth"), "command", "artifacts")
+
+
+def check_restore(table: Table) -> None:
+    what, rows = table.what, table.of("restore-row")
+    table.grid(rows, "tokens", "form", "cache")
+    for row in rows:
+        verify, restore, first = (list(part) for part in zip(*row["runs_ms"], strict=True))
+        expect(row, what, repeats=len(first), verify_ms=median(verify), restore_ms=median(restore),
+               first_token_ms=median(first), factor=row["prefill_ms"] / median(first))  # fmt: skip
+    for row in table.of("restore-stage"):
+        walls, spent = (list(part) for part in zip(*row["runs_ms"], strict=True))
+        having = {name: row[name] for name in ("tokens", "form", "threads")}
+        alone = [r["ms"] for r in table.of("restore-stage", **having)
+                 if r["stage"] not in ("restore", "unverified")]  # fmt: skip
+        share = max(alone) / row["ms"] if row["stage"] == "restore" else None
+        expect(row, what, repeats=len(walls), ms=min(walls), cpu_ms=min(spent), share=share)
+    for row in table.of("restore-other"):
+        expect(row, what, repeats=len(row["runs_ms"]), first_token_ms=median(row["runs_ms"]))
+    row = table.one("restore-summary")
+    longest = max(r["tokens"] for r in rows)
+    warm = {r["form"]: r["factor"] for r in rows
+            if r["tokens"] == longest and r["cache"] == "warm"}  # fmt: skip
+    expect(row, what, tokens=longest, factor_raw=warm["raw"], factor_planes=warm["planes"],
+           exact=all(r["exact"] for r in rows))  # fmt: skip
+
+
+def check_energy(table: Table) -> None:
+    for row in table.of("energy-row"):
+        need((row["joules"] is None) is (row["counter"] is None), f"{table.what}: joules of what?")
+        need(row["tokens_computed"] <= row["tokens"], f"{table.what}: tokens_computed")
+
+
+def check_context(table: Table) -> None:
+    runs, what = table.of("context-access"), table.what
+    table.numbered(runs, "number")
+    times = sorted(r["first_token_ms"] for r in runs)
+    again = [r for r in runs if r["replayed"] is not None]
+    slope, error = slope_of([r["offset"] / 1e6 for r in runs], [r["first_token_ms"] for r in runs])
+    memory = [r["memory_bytes"] for r in runs]
+    row = table.one("context-bench-summary")
+    need(all(1 <= r["block"] <= row["blocks"] and r["offset"] < row["tokens"] for r in runs),
+         f"{what}: an access outside of the context")  # fmt: skip
+    expect(
+        row,
+        what,
+        accesses=len(runs),
+        median_ms=median(times),
+        p99_ms=times[min(len(times) - 1, len(times) * 99 // 100)],
+        slope_ms=slope,
+        slope_low=slope - EXACT_95 * error,
+        slope_high=slope + EXACT_95 * error,
+        growth_bytes=max(memory) - memory[0],
+        replayed=len(again),
+        equal=sum(r["logits"] == r["replayed"] for r in again),
+    )

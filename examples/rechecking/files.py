@@ -1,0 +1,133 @@
+"""Recount published results: every figure that follows from others, from the rows in its file.
+
+A folder of results holds ``SHA256SUMS`` (``sha256sum *.json *.jsonl > SHA256SUMS`` in it), which
+has to name every file and fit.
+
+What is checked of a file:
+
+- its records are exactly those of one benchmark: a type, a field or a summary that is missing,
+  renamed or unknown is wrong;
+- every count, sum, median, ratio and share is what its rows give;
+- grids are whole: no sample, split, offset or task is missing or there twice.
+
+What follows from nothing else in its file stands in ``RAW`` of ``shapes.py``: settings, and what
+was measured. An edit of one of those is seen by ``SHA256SUMS`` alone, so only as far as you believe
+that file; ask the repository's history when it changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rechecking import figures as f
+from rechecking.rows import Row, Rows, Table, Wrong, need, parse, same
+from rechecking.shapes import check_shape
+
+SUMS = "SHA256SUMS"
+
+OPTIONAL = {"growth", "verify"}
+"""What a benchmark leaves out when told so."""
+
+BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
+    ("bench-setup exactness-run exactness-row exactness-summary", f.check_exactness),
+    ("bench-setup logits-moved keys-moved own-position-summary", f.check_moved),
+    ("setup accuracy accuracy-row", f.check_accuracy),
+    ("bench-setup speed-row", f.check_speed),
+    ("bench-machine select-batch select-time select-summary", f.check_select),
+    ("bench-machine select-row", f.check_similarity),
+    ("bench-setup acceptance-run acceptance-summary", f.check_acceptance),
+    ("bench-setup capability-run capability-summary", f.check_capability),
+    ("bench-setup recurring-run recurring-summary", f.check_recurring),
+    ("class prereg-sample prereg-summary own foreign", f.check_prereg),
+    ("fuzz", f.check_fuzz),
+    ("machine verify growth", f.check_store),
+    ("bench-setup restore-row restore-stage restore-other restore-summary", f.check_restore),
+    ("bench-setup energy-row", f.check_energy),
+    ("bench-setup context-access context-bench-summary", f.check_context),
+)
+
+
+def check_rows(rows: Rows, what: str) -> None:
+    """Raise ``Wrong`` unless the records of one file are a benchmark's and its sums hold."""
+    for number, row in enumerate(rows, 1):
+        check_shape(row, f"{what} line {number}")
+    kinds = {row["type"] for row in rows}
+    for names, check in BENCHES:
+        known = set(names.split())
+        if known - OPTIONAL <= kinds <= known and (kinds - {"bench-setup", "machine"}):
+            check(Table(rows, what))
+            return
+    raise Wrong(f"{what}: {', '.join(sorted(kinds))}: not all the records of one benchmark")
+
+
+def check_exchange(value: Row, what: str) -> None:
+    """One JSON document: kvg beside plain tools, the best of several runs."""
+    need(value.get("schema") == "kvg.bench.exchange/1", f"{what}: not results of a known kind")
+    named = {"schema", "machine", "load_after", "runs", "missing", "pages", "cp, sha256, sync"}
+    need(named <= value.keys(), f"{what}: no {sorted(named - value.keys())}")
+    for name in sorted(value.keys() - named):
+        need(name in ("half", "nothing_new") or COMPARED.fullmatch(name) is not None,
+             f"{what}: {name}: unknown")  # fmt: skip
+        if name == "half":
+            half = value[name]
+            need(half.keys() == {"whole_bytes", "sent_bytes", "share"}, f"{what}: half: fields")
+            same(half["share"], round(half["sent_bytes"] / half["whole_bytes"], 3), f"{what}: half")
+        elif name == "nothing_new":
+            for row in value[name]:
+                same(row["again_seconds"], min(row["again_runs"]), f"{what}: again_seconds")
+        else:
+            check_compared(value[name], f"{what}: {name}")
+
+
+COMPARED = re.compile("(directory|ssh|s3), codec [012]|http, clone")
+
+
+def check_compared(row: Row, what: str) -> None:
+    names = {"kvg_seconds", "plain_seconds", "ratio", "kvg_runs", "plain_runs"}
+    need(names <= row.keys() <= names | {"bytes"}, f"{what}: other fields")
+    ours, theirs = min(row["kvg_runs"]), min(row["plain_runs"])
+    same(row["kvg_seconds"], ours, f"{what}: kvg_seconds")
+    same(row["plain_seconds"], theirs, f"{what}: plain_seconds")
+    same(row["ratio"], round(theirs / ours, 3), f"{what}: ratio")
+
+
+def check_file(path: Path) -> int:
+    """Raise ``Wrong`` unless every figure in the file follows; how many records it has."""
+    data, what = path.read_bytes(), path.name
+    if path.suffix == ".json":
+        check_exchange(parse(data, what), what)
+        return 1
+    rows = [parse(line, f"{what} line {n}") for n, line in enumerate(data.splitlines(), 1)]
+    need(bool(rows), f"{what}: empty")
+    check_rows(rows, what)
+    return len(rows)
+
+
+def check_sums(folder: Path, names: Sequence[str]) -> None:
+    """Raise ``Wrong`` unless ``SHA256SUMS`` names exactly ``names`` and their bytes fit."""
+    path = folder / SUMS
+    need(path.is_file(), f"{folder}: no {SUMS}")
+    told = {}
+    for line in path.read_text().splitlines():
+        digest, _, name = line.partition("  ")
+        need(re.fullmatch("[0-9a-f]{64}", digest) is not None and name not in told,
+             f"{SUMS}: {line[:80]!r}")  # fmt: skip
+        told[name] = digest
+    need(told.keys() == set(names), f"{SUMS}: other files: {sorted(told.keys() ^ set(names))}")
+    for name in names:
+        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        need(found == told[name], f"{name}: not the bytes that {SUMS} tells of")
+
+
+def check_results(place: Path) -> int:
+    """Check a file, or a folder with its ``SHA256SUMS``; how many records were recounted."""
+    if not place.is_dir():
+        return check_file(place)
+    files = sorted([*place.glob("*.jsonl"), *place.glob("*.json")])
+    need(bool(files), f"{place}: no results")
+    n_rows = sum(check_file(path) for path in files)
+    check_sums(place, [path.name for path in files])
+    return n_rows
