@@ -103,31 +103,6 @@ def test_logits_are_written_as_they_are(put: models.User) -> None:
     assert found.shape == (models.VOCABULARY,)
 
 
-def test_a_poisoned_page_is_found_by_replay(
-    put: models.User, tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A signed artifact whose pages are not true: only the fresh run of a replay can tell."""
-    from kvg.model import state
-
-    stock = state.capture_page
-
-    def poisoned(*args: object, **kwargs: object) -> bytearray:
-        raw = stock(*args, **kwargs)  # type: ignore[arg-type]
-        raw[-1] ^= 0x01
-        return raw
-
-    with monkeypatch.context() as patch:
-        patch.setattr(state, "capture_page", poisoned)
-        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_: ())  # which would have told
-        text = models.text_of(tiny["llama"], 280)[3:]
-        deposit(put.store, put.settings, DepositRequest("bad", text=text))
-    *_, summary = replay(put.store, put.settings, ReplayRequest(("t",), samples=2))
-    assert summary.exit_code == 0  # type: ignore[attr-defined]
-    *_, summary = replay(put.store, put.settings, ReplayRequest(("bad",), samples=2))
-    assert summary.exit_code == 11  # type: ignore[attr-defined]
-    assert summary.pages_equal < summary.pages  # type: ignore[attr-defined]
-
-
 def test_a_replay_can_be_signed(put: models.User) -> None:
     digest = put.store.resolve("t").digest
     before = len(put.store.attestations(digest))

@@ -1,0 +1,1 @@
+"""The rows of the attack table, by what they are done to."""
