@@ -37,6 +37,7 @@ man: $(STAMP)
 
 gpu-check: $(STAMP)
 	$(BIN)/python bench/gpu_check.py
+	$(BIN)/python bench/gpu_model.py
 
 install: $(STAMP)
 

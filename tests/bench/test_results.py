@@ -43,8 +43,14 @@ def test_exactness() -> None:
     assert setup["dtype"] == "BF16"
 
 
-def test_own_position() -> None:
-    _, own, *rest = records("own-position")
+@pytest.mark.parametrize(
+    ("file", "dtype", "arithmetics"),
+    [("own-position", "BF16", {"F32", "BF16"}), ("own-position-fp32", "F32", {"F32"})],
+)
+def test_own_position(file: str, dtype: str, arithmetics: set[str]) -> None:
+    setup, own, *rest = records(file)
+    assert setup["dtype"] == dtype
+    assert {r["arithmetic"] for r in rest if r["type"] == "own-position-summary"} == arithmetics
     assert own["offset"] == 0 and own["fresh"] == own["grafted"] and own["kl"] == 0
     assert own["input"] == input_of(0, 216)
     for summary in (r for r in rest if r["type"] == "own-position-summary"):
