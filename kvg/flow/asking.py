@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from kvg.gates.consistency import Ask
     from kvg.gates.run import Seeded
     from kvg.gates.spec import Spec
+    from kvg.model.branching import Branches
     from kvg.model.session import Session, Slot
     from kvg.model.text import Message, Tokenizer
     from kvg.objects.verified import Verified
 
 MAX_ANSWER_TOKENS = 256
 SIDE_BY_SIDE = 8
-"""How many seeds are computed at a time."""
+"""How many seeds are asked at a time."""
 ROOM_TOKENS = 8
 """How many tokens longer than the deposited answer a seed's answer may get before it is cut."""
 
@@ -52,15 +53,15 @@ class Asked:
         return progress.text, tuple(progress.ids)
 
     def seeds(self, max_tokens: int, temperature: float) -> Ask:
-        """What each seed answers. Several are computed side by side where that changes no bit."""
+        """What each seed answers. Tokens that seeds have in common are computed once."""
         known: dict[int, str] = {}
-        n_together = SIDE_BY_SIDE if self.session.engine.reference == "invariant" else 1
+        branches = self._branches(max_tokens, temperature)
 
         def ask(seed: int) -> str:
             if seed not in known:
-                batch = range(seed, seed + n_together)
-                answers = self.samples(batch, max_tokens, temperature)
-                known.update(zip(batch, (text for text, _ in answers), strict=True))
+                batch = range(seed, seed + SIDE_BY_SIDE)
+                texts = map(self.tokenizer.decode, branches.answers(batch))
+                known.update(zip(batch, texts, strict=True))
             return known[seed]
 
         return ask
@@ -68,29 +69,18 @@ class Asked:
     def samples(
         self, seeds: range, max_tokens: int, temperature: float
     ) -> list[tuple[str, tuple[int, ...]]]:
-        """The text and ids of each seed's answer, computed side by side."""
-        from kvg.model.sampling import choose
+        """The text and ids of each seed's answer."""
+        found = self._branches(max_tokens, temperature).answers(seeds)
+        return [(self.tokenizer.decode(ids), ids) for ids in found]
 
-        ends = self.session.model.eos_ids
-        self.slot.truncate(len(self.ids))
-        slots = {seed: self.session.fork(self.slot) for seed in seeds}
-        found: dict[int, list[int]] = {seed: [] for seed in seeds}
-        logits = dict.fromkeys(seeds, self.logits)
-        while logits:
-            for seed, row in list(logits.items()):
-                n = len(found[seed])
-                token = choose(row, temperature=temperature, top_p=1.0, seed=seed, counter=n)
-                if token in ends or n + 1 >= max_tokens:
-                    del logits[seed]
-                if token not in ends:
-                    found[seed].append(token)
-            if logits:
-                left = list(logits)
-                rows = self.session.run_batch(
-                    [slots[seed] for seed in left], [[found[seed][-1]] for seed in left], [0]
-                )
-                logits = {seed: rows[n, 0] for n, seed in enumerate(left)}
-        return [(self.tokenizer.decode(found[seed]), tuple(found[seed])) for seed in seeds]
+    def _branches(self, max_tokens: int, temperature: float) -> Branches:
+        from kvg.model.branching import Branches
+
+        slot = self.session.fork(self.slot)
+        slot.truncate(len(self.ids))
+        return Branches(
+            self.session, slot, self.logits, temperature=temperature, max_tokens=max_tokens
+        )
 
 
 def question_ids(

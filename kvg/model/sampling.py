@@ -32,14 +32,23 @@ def choose(
     """
     if temperature == 0:
         return lowest_maximum(logits)
-    if temperature < 0 or not 0 < top_p <= 1:
-        raise UsageError("sampling: temperature from 0 up, top-p in (0, 1]")
-    scores = logits.to(torch.float64) / temperature
-    weights = torch.softmax(scores, -1)
-    ordered, ids = torch.sort(weights, descending=True, stable=True)
-    total = torch.cumsum(ordered, -1)
-    n_kept = int((total < top_p).sum()) + 1
-    n_kept = min(n_kept, ordered.shape[0])
-    target = draw(seed, counter) * float(total[n_kept - 1])
-    index = int(torch.searchsorted(total[:n_kept], target, right=True))
-    return int(ids[min(index, n_kept - 1)])
+    return Weights(logits, temperature=temperature, top_p=top_p).pick(seed, counter)
+
+
+class Weights:
+    """How likely each token is to be chosen after ``logits`` ``[vocabulary]``, by any seed."""
+
+    def __init__(self, logits: torch.Tensor, *, temperature: float, top_p: float) -> None:
+        if not temperature > 0 or not 0 < top_p <= 1:
+            raise UsageError("sampling: temperature from 0 up, top-p in (0, 1]")
+        weights = torch.softmax(logits.to(torch.float64) / temperature, -1)
+        ordered, ids = torch.sort(weights, descending=True, stable=True)
+        total = torch.cumsum(ordered, -1)
+        n_kept = min(int((total < top_p).sum()) + 1, ordered.shape[0])
+        self._ids, self._total = ids[:n_kept], total[:n_kept]
+
+    def pick(self, seed: int, counter: int) -> int:
+        """The token that number ``counter`` of the stream ``seed`` decides for."""
+        target = draw(seed, counter) * float(self._total[-1])
+        index = int(torch.searchsorted(self._total, target, right=True))
+        return int(self._ids[min(index, len(self._ids) - 1)])

@@ -114,6 +114,11 @@ def test_what_counts_as_right() -> None:
     assert number.is_right("It is 3 plus 1,197, so 1,200.") and not number.is_right("1200 or 7")
     assert word.is_right("the capital is PARIS.") and not word.is_right("Parisian")
     assert not number.is_right("") and not word.is_right("")
+    several = Task("x", "[1, 887204]")
+    assert several.is_right("The GCD is 1, the LCM 887,204.") and several.is_right("[1, 887204]")
+    assert not several.is_right("[887204, 1]") and not several.is_right("887204")
+    assert Task("x", "[43/27, -2]").is_right("x = 43/27, y = -2") and not word.is_right("1/0")
+    assert not Task("x", "0").is_right("4/0") and Task("x", "2.50").is_right("2.5")
 
 
 def test_the_tasks_that_come_along(user: models.User) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, cast
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 _WORD = r"(?<![\w]){}(?![\w])"
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/\d+)?")
+_ZERO = re.compile(r"/0+$")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_NUMBERS = re.compile(rf"\[{_NUMBER.pattern}(?:, {_NUMBER.pattern})*\]")
 
 
 @frozen
@@ -49,12 +53,18 @@ class Task:
         return parse_problem(self.text).family.digest
 
     def is_right(self, said: str) -> bool:
-        """Whether the last number is the key, or the key's words are in what was said."""
-        if _NUMBER.fullmatch(self.answer):
-            found = _NUMBER.findall(said.replace(",", ""))
-            return bool(found) and float(found[-1]) == float(self.answer)
+        """Whether the last number is the key, or the last ones are those of a list; of another
+        key whether its words are in what was said."""
+        if _NUMBER.fullmatch(self.answer) or _NUMBERS.fullmatch(self.answer):
+            wanted = _numbers(self.answer)
+            return _numbers(_THOUSANDS.sub("", said))[-len(wanted) :] == wanted
         pattern = _WORD.format(re.escape(self.answer))
         return re.search(pattern, said, re.IGNORECASE) is not None
+
+
+def _numbers(text: str) -> list[Fraction | None]:
+    """The numbers in ``text``, exactly; None for one that is divided by 0."""
+    return [None if _ZERO.search(word) else Fraction(word) for word in _NUMBER.findall(text)]
 
 
 @frozen
