@@ -88,7 +88,9 @@ class SolveRequest:
             )
 
 
-class _Opened(NamedTuple):
+class Opened(NamedTuple):
+    """A model that is loaded, and what its files were then."""
+
     model: RegisteredModel
     files: ModelFiles
     session: Session
@@ -115,8 +117,11 @@ class _Tried:
     proved: _Proved | None = None
 
 
-def solve_or_try(store: Store, settings: Settings, request: SolveRequest) -> AnswerFound:
-    """As ``solve``; on a miss the model tries, when it is to.
+def solve_or_try(
+    store: Store, settings: Settings, request: SolveRequest, *, opened: Opened | None = None
+) -> AnswerFound:
+    """As ``solve``; on a miss the model tries, when it is to: the one that is ``opened``, or else
+    is opened for it.
 
     Raises ``GateFailed`` when what it gives does not pass: then nothing but evidence is left.
     """
@@ -132,11 +137,15 @@ def solve_or_try(store: Store, settings: Settings, request: SolveRequest) -> Ans
         return _drafted(store, settings, request, found)
     if found.status == HIT or not request.tries:
         return found
-    return _try(store, settings, request, found)
+    return _try(store, settings, request, found, opened)
 
 
 def _try(
-    store: Store, settings: Settings, request: SolveRequest, missed: AnswerFound
+    store: Store,
+    settings: Settings,
+    request: SolveRequest,
+    missed: AnswerFound,
+    opened: Opened | None,
 ) -> AnswerFound:
     began, started = time.perf_counter(), time.time()
     problem = parse_problem(request.text, request.constraint, request.names)
@@ -144,7 +153,7 @@ def _try(
         store, settings, request.valid_until, request.depends, request.schema_version
     )
     exemplar = _exemplar(store, settings, problem.family.digest, request.parent)
-    opened = _open(store, settings, request.model)
+    opened = opened or _open(store, settings, request.model)
     if exemplar is not None and exemplar.manifest.model != opened.files.identity:
         raise Incompatible(
             f"exemplar {short(exemplar.digest)}: of another model than {opened.model.name}",
@@ -170,7 +179,7 @@ def _learn(
     settings: Settings,
     request: SolveRequest,
     problem: Problem,
-    opened: _Opened,
+    opened: Opened,
     tried: _Tried,
     found: AnswerFound,
     contract: Contract,
@@ -206,7 +215,7 @@ def _try_answer(
     settings: Settings,
     request: SolveRequest,
     problem: Problem,
-    opened: _Opened,
+    opened: Opened,
     exemplar: Verified | None,
 ) -> _Tried:
     """The model's own answer, which has to pass the gates that were asked for."""
@@ -228,7 +237,7 @@ def _try_program(
     settings: Settings,
     request: SolveRequest,
     problem: Problem,
-    opened: _Opened,
+    opened: Opened,
     exemplar: Verified | None,
 ) -> _Tried:
     """The expression that the model writes for the family, proved, and run on this instance."""
@@ -379,7 +388,7 @@ def _named(store: Store, parent: str) -> Digest:
     return artifacts[-1]
 
 
-def _open(store: Store, settings: Settings, name: str | None) -> _Opened:
+def _open(store: Store, settings: Settings, name: str | None) -> Opened:
     """Raises ``NotFound``, ``Incompatible``."""
     from kvg.flow.registered import (
         check_torch,
@@ -393,7 +402,7 @@ def _open(store: Store, settings: Settings, name: str | None) -> _Opened:
     model = registered_model(store, name)
     files = identified(store, settings, model)
     session = open_registered(settings, model, reference="invariant")
-    return _Opened(model, files, session, tokenizer_of(settings, model))
+    return Opened(model, files, session, tokenizer_of(settings, model))
 
 
 def _drafted(

@@ -6,11 +6,16 @@ Rules, each of which rejects by name:
   one when it is asked again;
 - the checker, which is not the program, says ``True`` to every one of them;
 - it says so to the answers of other instances in fewer than half of the cases;
-- every slot matters: for each there are instances that differ in it alone and in the answer.
+- every slot matters: for each there are instances that differ in it alone and in the answer, and
+  those answers are right as well.
+
+The instances follow from the family and a number that is drawn anew for each proof: a program
+can't know them. The evidence holds both, so that the proof can be run again.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
@@ -21,19 +26,23 @@ from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
 from kvg.gates.calls import answer_text
 from kvg.problem.literals import Literal
-from kvg.problem.ranges import SlotRange, draw
+from kvg.problem.ranges import End, SlotRange, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from kvg.canon import Json
     from kvg.gates.calls import Answer, Called, Caller
     from kvg.problem.family import Problem
 
 SCHEMA: Final = "kvg.proof/1"
 INSTANCES: Final = 48
+MAX_SLOTS: Final = 64
 ASKED_AGAIN: Final = 8
 TRIES: Final = 40
 """How many drawn instances may fail the constraint for one that meets it."""
+_TOGETHER: Final = 48
+"""How many calls share the time of one enclosure."""
 
 Instance = tuple[Literal, ...]
 
@@ -46,6 +55,19 @@ class Proof:
     evidence: bytes
 
 
+class MethodRejected(GateFailed):
+    """A method broke a rule; ``evidence`` is the document of what was seen until then."""
+
+    def __init__(self, reason: str, evidence: bytes) -> None:
+        super().__init__(f"method: {reason}", hint="change it, or the ranges: --slots FILE")
+        self.reason = reason
+        self.evidence = evidence
+
+
+class _Broken(Exception):
+    """Which rule was broken, and how."""
+
+
 def prove(
     caller: Caller,
     problem: Problem,
@@ -55,41 +77,192 @@ def prove(
     *,
     holds: Callable[[Sequence[Instance]], Sequence[bool]] | None = None,
     n_instances: int = INSTANCES,
+    seed: str | None = None,
 ) -> Proof:
     """Prove that ``program`` answers the family of ``problem`` over ``ranges``.
 
-    ``holds`` says which instances meet the constraint. The instances follow from the family, so
-    two proofs of the same are alike. Raises ``GateFailed`` naming the rule.
+    ``holds`` says which instances meet the constraint; ``seed`` is that of an earlier proof, to
+    run it again. Raises ``MethodRejected`` naming the rule, ``GateFailed`` without a sandbox.
     """
-    family = problem.family.digest
     if not ranges:
         raise UsageError("the text has no slot: there is nothing to be parametric in")
-    if sha256(program) == sha256(checker):
-        raise GateFailed("method: the checker is the program itself")
-    random = Random(family)
-    instances = _instances(problem, ranges, random, holds, n_instances)
-    answers = _answers(caller, program, instances)
-    if _answers(caller, program, instances[:ASKED_AGAIN]) != answers[:ASKED_AGAIN]:
-        raise GateFailed("method: the program gives another answer when it is asked again")
-    _check(caller, checker, instances, answers)
-    n_refused = _check_controls(caller, checker, instances, answers)
-    changed = _check_slots(caller, program, ranges, random, instances, answers, holds)
-    evidence = canon.encode(
-        {
-            "schema": SCHEMA,
-            "family": family,
-            "program": sha256(program),
-            "checker": sha256(checker),
-            "enclosure": caller.enclosure.name,
-            "instances": [
-                {"slots": [slot.raw for slot in instance], "answer": answer_text(answer)}
-                for instance, answer in zip(instances, answers, strict=True)
-            ],
-            "controls_refused": n_refused,
-            "changed_by_slot": list(changed),
-        }
-    )
-    return Proof(len(instances), evidence)
+    if len(ranges) > MAX_SLOTS:
+        raise UsageError(f"{len(ranges)} slots: more than the {MAX_SLOTS} of a method")
+    seed = os.urandom(16).hex() if seed is None else seed
+    trial = _Trial(caller, problem, ranges, program, checker, holds, seed)
+    try:
+        trial.run(n_instances)
+    except _Broken as broken:
+        raise MethodRejected(str(broken), trial.document(str(broken))) from None
+    return Proof(len(trial.instances), trial.document(""))
+
+
+class _Trial:
+    """One proof as it goes on."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        problem: Problem,
+        ranges: Sequence[SlotRange],
+        program: bytes,
+        checker: bytes,
+        holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
+        seed: str,
+    ) -> None:
+        self._caller, self._problem, self._ranges = caller, problem, ranges
+        self._program, self._checker, self._holds = program, checker, holds
+        self._seed = seed
+        self._random = Random(f"{problem.family.digest} {seed}")
+        self.instances: list[Instance] = []
+        self._answers: list[Answer] = []
+        self._n_refused: int | None = None
+        self._changed: list[int] = []
+
+    def run(self, n_instances: int) -> None:
+        """Raises ``_Broken`` at the first rule that does not hold."""
+        if sha256(self._program) == sha256(self._checker):
+            raise _Broken("the checker is the program itself")
+        self.instances = self._drawn(n_instances)
+        self._answers = self._solved(self.instances)
+        again = self._solved(self.instances[:ASKED_AGAIN])
+        if again != self._answers[:ASKED_AGAIN]:
+            raise _Broken("the program gives another answer when it is asked again")
+        self._check(self.instances, self._answers)
+        self._check_controls()
+        for number in range(len(self._ranges)):
+            self._check_slot(number)
+
+    def document(self, broken: str) -> bytes:
+        """What was seen, canonical; ``broken`` is the rule that did not hold, if one did not."""
+        asked = [[slot.raw for slot in instance] for instance in self.instances]
+        answers: list[Json] = [answer_text(answer) for answer in self._answers]
+        answers += [None] * (len(asked) - len(answers))
+        return canon.encode(
+            {
+                "schema": SCHEMA,
+                "family": self._problem.family.digest,
+                "program": sha256(self._program),
+                "checker": sha256(self._checker),
+                "enclosure": self._caller.enclosure.name,
+                "seed": self._seed,
+                "broken": broken,
+                "instances": [
+                    {"slots": slots, "answer": answer}
+                    for slots, answer in zip(asked, answers, strict=True)
+                ],
+                "controls_refused": self._n_refused,
+                "changed_by_slot": list(self._changed),
+            }
+        )
+
+    def _drawn(self, n_instances: int) -> list[Instance]:
+        """The text's own if it is in range, both ends of every range, others; no two alike."""
+        found: dict[tuple[str, ...], Instance] = {}
+        candidates = list(self._candidates(n_instances))
+        for candidate in self._met(candidates):
+            found.setdefault(tuple(slot.raw for slot in candidate), candidate)
+            if len(found) >= max(n_instances, 3 + 2 * len(self._ranges)):
+                break
+        if len(found) < min(n_instances, 8):
+            raise _Broken(f"only {len(found)} instances are in range and meet the constraint")
+        return list(found.values())
+
+    def _candidates(self, n_instances: int) -> Iterator[Instance]:
+        own = self._problem.slots
+        if all(slot.holds(literal) for slot, literal in zip(self._ranges, own, strict=True)):
+            yield own
+        ends: tuple[End, ...] = ("least", "most")
+        for end in ends:
+            yield tuple(draw(slot, self._random, end=end) for slot in self._ranges)
+        tries = TRIES if self._holds else 4
+        for at in range(len(self._ranges)):
+            for end in ends:
+                for _ in range(tries if self._holds else 1):
+                    yield self._one(at, end)
+        for _ in range(n_instances * tries):
+            yield self._one(None, None)
+
+    def _one(self, at: int | None, end: End | None) -> Instance:
+        return tuple(
+            draw(slot, self._random, end=end if number == at else None)
+            for number, slot in enumerate(self._ranges)
+        )
+
+    def _met(self, candidates: Sequence[Instance]) -> list[Instance]:
+        """Those that meet the constraint."""
+        if self._holds is None:
+            return list(candidates)
+        met = self._holds(candidates)
+        return [item for item, is_met in zip(candidates, met, strict=True) if is_met]
+
+    def _solved(self, instances: Sequence[Instance]) -> list[Answer]:
+        calls = [slot_values(instance) for instance in instances]
+        called = self._called(self._program, "solve", calls)
+        for instance, item in zip(instances, called, strict=True):
+            if item.error is not None:
+                raise _Broken(f"the program fails on {_shown(instance)}: {item.error}")
+        return [item.value for item in called]
+
+    def _called(
+        self, source: bytes, name: str, calls: Sequence[Sequence[Answer]]
+    ) -> list[Called]:
+        return [
+            item
+            for start in range(0, len(calls), _TOGETHER)
+            for item in self._caller.call(source, name, calls[start : start + _TOGETHER])
+        ]
+
+    def _checked(self, instances: Sequence[Instance], answers: Sequence[Answer]) -> list[Called]:
+        pairs = zip(instances, answers, strict=True)
+        calls = [[answer, *slot_values(instance)] for instance, answer in pairs]
+        return self._called(self._checker, "check", calls)
+
+    def _check(self, instances: Sequence[Instance], answers: Sequence[Answer]) -> None:
+        said = self._checked(instances, answers)
+        for instance, answer, item in zip(instances, answers, said, strict=True):
+            if item.error is not None:
+                raise _Broken(f"the checker fails on {_shown(instance)}: {item.error}")
+            if item.value is not True:
+                shown = answer_text(answer)[:80]
+                raise _Broken(f"the checker refuses {shown} for {_shown(instance)}")
+
+    def _check_controls(self) -> None:
+        """Offer each instance the answer of another."""
+        offers = [
+            (instance, other)
+            for n, (instance, answer) in enumerate(zip(self.instances, self._answers, strict=True))
+            for other in [_another(self._answers, n, answer)]
+            if other is not None
+        ]
+        if not offers:
+            raise _Broken("one answer for every instance: a constant is baked in")
+        checked = self._checked([i for i, _ in offers], [a for _, a in offers])
+        self._n_refused = sum(item.value is not True for item in checked)
+        if 2 * self._n_refused <= len(offers):
+            raise _Broken(
+                f"the checker accepts {len(offers) - self._n_refused} of {len(offers)} answers "
+                "that belong to other instances: it does not look at what it checks"
+            )
+
+    def _check_slot(self, number: int) -> None:
+        """Vary one slot alone: the answers change, and are right."""
+        slot = self._ranges[number]
+        pairs = [
+            (answer, (*instance[:number], draw(slot, self._random), *instance[number + 1 :]))
+            for instance, answer in zip(self.instances, self._answers, strict=True)
+            for _ in range(2)
+        ]
+        met = {tuple(item.raw for item in varied) for varied in self._met([v for _, v in pairs])}
+        pairs = [pair for pair in pairs if tuple(item.raw for item in pair[1]) in met]
+        varied = [instance for _, instance in pairs]
+        answers = self._solved(varied)
+        self._changed.append(
+            sum(new != old for new, (old, _) in zip(answers, pairs, strict=True))
+        )
+        if self._changed[-1] == 0:
+            raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
+        self._check(varied, answers)
 
 
 def slot_values(instance: Instance) -> list[Answer]:
@@ -103,133 +276,10 @@ def _listed(value: object) -> Answer:
     return cast("Answer", value)
 
 
-def _instances(
-    problem: Problem,
-    ranges: Sequence[SlotRange],
-    random: Random,
-    holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
-    n_instances: int,
-) -> list[Instance]:
-    """The text's own if it is in range, the ends of the ranges, then others; no two are alike."""
-    own = all(slot.holds(literal) for slot, literal in zip(ranges, problem.slots, strict=True))
-    found: dict[tuple[str, ...], Instance] = {}
-    candidates = [problem.slots] if own else []
-    n_edges = 4 * len(ranges)
-    for n in range(n_instances * (TRIES if holds else 4)):
-        edge = n < n_edges
-        candidates.append(
-            tuple(
-                draw(slot, random, edge=edge and (n % 4 < 2 or i == n // 4 % len(ranges)))
-                for i, slot in enumerate(ranges)
-            )
-        )
-    if holds is not None:
-        met = holds(candidates)
-        candidates = [item for item, is_met in zip(candidates, met, strict=True) if is_met]
-    for candidate in candidates:
-        found.setdefault(tuple(slot.raw for slot in candidate), candidate)
-        if len(found) >= n_instances:
-            break
-    if len(found) < min(n_instances, 8):
-        raise GateFailed(
-            f"method: only {len(found)} instances are in range and meet the constraint",
-            hint="give wider ranges with --slots FILE",
-        )
-    return list(found.values())
-
-
-def _answers(caller: Caller, program: bytes, instances: Sequence[Instance]) -> list[Answer]:
-    called = caller.call(program, "solve", [slot_values(instance) for instance in instances])
-    for instance, item in zip(instances, called, strict=True):
-        if item.error is not None:
-            raise GateFailed(f"method: the program fails on {_shown(instance)}: {item.error}")
-    return [item.value for item in called]
-
-
-def _check(
-    caller: Caller, checker: bytes, instances: Sequence[Instance], answers: Sequence[Answer]
-) -> None:
-    for instance, answer, item in zip(
-        instances, answers, _checked(caller, checker, instances, answers), strict=True
-    ):
-        if item.error is not None:
-            raise GateFailed(f"method: the checker fails on {_shown(instance)}: {item.error}")
-        if item.value is not True:
-            raise GateFailed(
-                f"method: the checker refuses {answer_text(answer)[:80]} for {_shown(instance)}"
-            )
-
-
-def _check_controls(
-    caller: Caller, checker: bytes, instances: Sequence[Instance], answers: Sequence[Answer]
-) -> int:
-    """Offer each instance the answer of another; returns how many were refused."""
-    offers = [
-        (instance, other)
-        for n, (instance, answer) in enumerate(zip(instances, answers, strict=True))
-        for other in [_another(answers, n, answer)]
-        if other is not None
-    ]
-    if not offers:
-        raise GateFailed("method: one answer for every instance: a constant is baked in")
-    checked = _checked(caller, checker, [i for i, _ in offers], [a for _, a in offers])
-    n_refused = sum(item.value is not True for item in checked)
-    if 2 * n_refused <= len(offers):
-        raise GateFailed(
-            f"method: the checker accepts {len(offers) - n_refused} of {len(offers)} answers that "
-            "belong to other instances: it does not look at what it checks"
-        )
-    return n_refused
-
-
 def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:
     """The next answer that differs; None when none does."""
     around = (*answers[at + 1 :], *answers[:at])
     return next((other for other in around if other != answer and other is not None), None)
-
-
-def _check_slots(
-    caller: Caller,
-    program: bytes,
-    ranges: Sequence[SlotRange],
-    random: Random,
-    instances: Sequence[Instance],
-    answers: Sequence[Answer],
-    holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
-) -> tuple[int, ...]:
-    """Vary each slot alone; returns for each how often the answer changed."""
-    changed = []
-    for number, slot in enumerate(ranges):
-        pairs = [
-            (n, (*instance[:number], draw(slot, random), *instance[number + 1 :]))
-            for n, instance in enumerate(instances)
-            for _ in range(2)
-        ]
-        if holds is not None:
-            met = holds([varied for _, varied in pairs])
-            pairs = [pair for pair, is_met in zip(pairs, met, strict=True) if is_met]
-        pairs = [(n, varied) for n, varied in pairs if varied != instances[n]]
-        called = caller.call(program, "solve", [slot_values(varied) for _, varied in pairs])
-        count = sum(
-            item.error is None and item.value != answers[n]
-            for (n, _), item in zip(pairs, called, strict=True)
-        )
-        if count == 0:
-            raise GateFailed(
-                f"method: slot {number} never changes the answer: a constant is baked in"
-            )
-        changed.append(count)
-    return tuple(changed)
-
-
-def _checked(
-    caller: Caller, checker: bytes, instances: Sequence[Instance], answers: Sequence[Answer]
-) -> tuple[Called, ...]:
-    calls = [
-        [answer, *slot_values(instance)]
-        for instance, answer in zip(instances, answers, strict=True)
-    ]
-    return caller.call(checker, "check", calls)
 
 
 def _shown(instance: Instance) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal as OneOf, TypeAlias, cast
 
 from kvg import canon
 from kvg.canon import Json
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from random import Random
 
+End: TypeAlias = OneOf["least", "most"]
+"""Which end of a range."""
+
 FIELDS: Final = ("type", "name", "least", "most", "items")
 MAX_LENGTH: Final = 10_000
 _USUAL: Final[Mapping[str, tuple[str, str]]] = {
@@ -34,7 +37,7 @@ _USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "str": ("1", "12"),
     "list": ("1", "7"),
 }
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,-"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,-éßΩя中"
 _PLACES: Final = 100
 _DENOMINATORS: Final = 30
 
@@ -197,39 +200,46 @@ def _given_bound(value: Json, what: str) -> str | None:
     raise UsageError(f"{what}: a bound is an integer or a literal in a string")
 
 
-def draw(slot: SlotRange, random: Random, *, edge: bool = False) -> Literal:
-    """A literal in the range; at one of its ends when ``edge``."""
-    return parse_literal(_raw(slot, random, edge))
+def draw(slot: SlotRange, random: Random, *, end: End | None = None) -> Literal:
+    """A literal in the range; at that end of it when there is one of the slot's type.
+
+    At the end of a list's lengths about half of its items are at the ends of their own range.
+    """
+    return parse_literal(_raw(slot, random, end))
 
 
-def _raw(slot: SlotRange, random: Random, edge: bool) -> str:
-    low, high = (parse_literal(text) for text in slot.bounds())
-    if edge and slot.type in NUMERIC | {"date"}:
-        ends = [text for text in slot.bounds() if parse_literal(text).type == slot.type]
-        if ends:
-            return random.choice(ends)
-    first, last = _rank(low), _rank(high)
+def _raw(slot: SlotRange, random: Random, end: End | None) -> str:
+    low, high = slot.bounds()
+    if end is not None and slot.type in NUMERIC | {"date"}:
+        bound = low if end == "least" else high
+        if parse_literal(bound).type == slot.type:
+            return bound
+    first, last = (_rank(parse_literal(text)) for text in (low, high))
     if slot.type == "str":
-        return '"' + "".join(random.choices(_LETTERS, k=_length(first, last, random, edge))) + '"'
+        return '"' + "".join(random.choices(_LETTERS, k=_length(first, last, random, end))) + '"'
     if slot.type.startswith("list["):
-        return _raw_list(slot, random, _length(first, last, random, edge))
+        return _raw_list(slot, random, _length(first, last, random, end), end)
     if slot.type == "date":
         return date.fromordinal(random.randint(int(first), int(last))).isoformat()
     return _raw_number(slot.type, first, last, random)
 
 
-def _length(first: Fraction, last: Fraction, random: Random, edge: bool) -> int:
-    return int(random.choice((first, last))) if edge else random.randint(int(first), int(last))
+def _length(first: Fraction, last: Fraction, random: Random, end: End | None) -> int:
+    if end is not None:
+        return int(first if end == "least" else last)
+    return random.randint(int(first), int(last))
 
 
-def _raw_list(slot: SlotRange, random: Random, length: int) -> str:
+def _raw_list(slot: SlotRange, random: Random, length: int, end: End | None) -> str:
     kinds = element_types(slot.type)
     if not kinds:
         return "[]"
     ranges = [slot.items or SlotRange(kind) for kind in kinds]
     chosen = [*ranges, *random.choices(ranges, k=max(0, length - len(ranges)))]
     random.shuffle(chosen)
-    return "[" + ", ".join(_raw(item, random, False) for item in chosen) + "]"
+    ends = random.choices((None, end), k=len(chosen))
+    items = (_raw(item, random, at) for item, at in zip(chosen, ends, strict=True))
+    return "[" + ", ".join(items) + "]"
 
 
 def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> str:

@@ -73,7 +73,7 @@ def bench_acceptance(
 
 
 def _run(library: Library, number: int, task: Task, request: AcceptanceRequest) -> AcceptanceRun:
-    from kvg.flow.attempt import SolveRequest, solve_or_try
+    from kvg.flow.attempt import Opened, SolveRequest, solve_or_try
 
     spec = f"consistency:{request.seeds}?temperature={request.temperature}"
     block = library.blocks.get(task.family)
@@ -85,8 +85,9 @@ def _run(library: Library, number: int, task: Task, request: AcceptanceRequest) 
         parent=block.digest if block else None,
         max_tokens=MAX_TOKENS,
     )
+    opened = Opened(library.model, library.files, library.session, library.tokenizer)
     try:
-        found = solve_or_try(library.store, library.settings, wanted)
+        found = solve_or_try(library.store, library.settings, wanted, opened=opened)
     except GateFailed as error:
         return AcceptanceRun(
             task=number,

@@ -29,6 +29,7 @@ from kvg.report import SilentReport
 if TYPE_CHECKING:
     from kvg.flow.asking import Asked
     from kvg.flow.registered import RegisteredModel
+    from kvg.model.folder import ModelFiles
     from kvg.model.session import Session
     from kvg.model.text import Tokenizer
     from kvg.objects.verified import Verified
@@ -93,6 +94,7 @@ class Library:
     store: Store
     settings: Settings
     model: RegisteredModel
+    files: ModelFiles
     session: Session
     tokenizer: Tokenizer
     blocks: Mapping[Digest, Verified]
@@ -187,12 +189,12 @@ def open_library(
         dtype = cast("Literal['BF16', 'F16', 'F32']", given.dtype)
         model_add(kept, own, ModelAddRequest(given.name, given.path, dtype=dtype))
         model = registered_model(kept, given.name)
-        identified(kept, own, model)
+        files = identified(kept, own, model)
         found: dict[Digest, Verified] = {}
         for block in blocks:
             (own.cwd / "block.json").write_bytes(canon.encode(block.messages()))
             made = deposit(kept, own, DepositRequest(block.name, chat=Path("block.json")))
             found[block.family] = verify_artifact(kept, made.digest)
         session = open_registered(own, model, reference="invariant")
-        yield Library(kept, own, model, session, tokenizer_of(own, model), found)
+        yield Library(kept, own, model, files, session, tokenizer_of(own, model), found)
         kept.close()
