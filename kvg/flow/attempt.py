@@ -242,7 +242,7 @@ def _try_program(
 ) -> _Tried:
     """The expression that the model writes for the family, proved, and run on this instance."""
     from kvg.flow.asking import ask_messages, seeds_of
-    from kvg.flow.proving import prove
+    from kvg.flow.rejected import prove_or_reject
     from kvg.gates import GateInput
     from kvg.gates.outcome import GateOutcome
     from kvg.problem.method import Method
@@ -256,7 +256,8 @@ def _try_program(
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
     settings.report.notice(f"{opened.model.name} wrote: return{text}")
-    proof = prove(caller, problem, ranges, program, checker, holds=holds)
+    sources = (program, checker)
+    proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
     answer = run_program(caller, program, problem.slots, what="the model's program")
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     configuration = (
@@ -277,7 +278,7 @@ def _try_program(
 
     begin = seeds_of(asked, answer, read=read)
     passed = _passed(store, settings, request, problem, given, begin, proved)
-    how = _Proved(method, (program, checker), proof, caller)
+    how = _Proved(method, sources, proof, caller)
     return _Tried(answer, asked, generated, passed, how)
 
 

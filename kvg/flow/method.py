@@ -48,9 +48,9 @@ class MethodRequest:
 def add_method(store: Store, settings: Settings, request: MethodRequest) -> MethodEntry:
     """Prove the method, then sign and store it under its family.
 
-    Raises ``GateFailed`` naming the rule that it breaks; then nothing is stored.
+    Raises ``GateFailed`` naming the rule that it breaks; then nothing but evidence is left.
     """
-    from kvg.flow.proving import prove
+    from kvg.flow.rejected import prove_or_reject
 
     program, checker = (read_program(settings, path) for path in (request.program, request.checker))
     problem = parse_problem(request.text, request.constraint, request.names)
@@ -60,12 +60,13 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     )
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
-    proof = prove(caller, problem, ranges, program, checker, holds=holds)
+    sources = (program, checker)
+    proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     if settings.dry_run:
         return _entry(method, problem.family.text, proof.instances)
     key = signing_key(settings, store, request.key)
-    return store_method(store, problem, method, (program, checker), proof, caller, contract, key)
+    return store_method(store, problem, method, sources, proof, caller, contract, key)
 
 
 def show_method(store: Store, target: str) -> MethodEntry:

@@ -204,9 +204,7 @@ class _Trial:
                 raise _Broken(f"the program fails on {_shown(instance)}: {item.error}")
         return [item.value for item in called]
 
-    def _called(
-        self, source: bytes, name: str, calls: Sequence[Sequence[Answer]]
-    ) -> list[Called]:
+    def _called(self, source: bytes, name: str, calls: Sequence[Sequence[Answer]]) -> list[Called]:
         return [
             item
             for start in range(0, len(calls), _TOGETHER)
@@ -257,9 +255,7 @@ class _Trial:
         pairs = [pair for pair in pairs if tuple(item.raw for item in pair[1]) in met]
         varied = [instance for _, instance in pairs]
         answers = self._solved(varied)
-        self._changed.append(
-            sum(new != old for new, (old, _) in zip(answers, pairs, strict=True))
-        )
+        self._changed.append(sum(new != old for new, (old, _) in zip(answers, pairs, strict=True)))
         if self._changed[-1] == 0:
             raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
         self._check(varied, answers)

@@ -1,20 +1,25 @@
-"""What is left of a rejected deposit: the evidence of its gates, signed and logged; no artifact."""
+"""What is left of a rejected deposit or method: the evidence of its gates, signed and logged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kvg import canon
-from kvg.digest import Digest, sha256
+from kvg.digest import Digest, sha256, short
 from kvg.errors import Conflict, GateFailed, NoSpace, NotFound, Untrusted
 from kvg.flow.settings import signing_key
 from kvg.objects.statement import FAILED, REJECTION_GATE, Resource, TestResult, encode_test_result
+from kvg.problem.method import METHOD_GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from kvg.flow.proving import Instance, Proof
     from kvg.flow.settings import Settings
     from kvg.gates import GateOutcome
+    from kvg.gates.calls import Caller
+    from kvg.problem.family import Problem
+    from kvg.problem.ranges import SlotRange
     from kvg.store import Store
 
 SCHEMA = "kvg.rejection/1"
@@ -44,6 +49,33 @@ def check_outcomes(
         except (Conflict, NoSpace, NotFound, Untrusted) as error:
             settings.report.warning(f"{ref}: the evidence was not kept: {error.message}")
     raise GateFailed(f"gate {failed.gate}: {failed.reason}", hint=hint)
+
+
+def prove_or_reject(
+    store: Store,
+    settings: Settings,
+    caller: Caller,
+    problem: Problem,
+    ranges: Sequence[SlotRange],
+    sources: tuple[bytes, bytes],
+    holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
+    key: str | None,
+) -> Proof:
+    """The proof of a method with ``sources``, program and checker.
+
+    Raises ``GateFailed`` naming the rule that it breaks; what was seen is kept first.
+    """
+    from kvg.flow.proving import MethodRejected, prove
+    from kvg.gates.outcome import GateOutcome
+
+    try:
+        return prove(caller, problem, ranges, *sources, holds=holds)
+    except MethodRejected as error:
+        seen = GateOutcome(METHOD_GATE, FAILED, error.reason, error.evidence, ())
+    ref = f"method of {short(problem.family.digest)}"
+    judged = tuple(sha256(source) for source in sources)
+    check_outcomes(store, settings, ref, (seen,), judged, key)
+    raise GateFailed(f"gate {METHOD_GATE}: {seen.reason}")
 
 
 def _keep(

@@ -178,6 +178,8 @@ def _called(text: str) -> tuple[int, Called]:
         number, (kind, said) = json.loads(text)
         if kind != "value":
             return int(number), Called(None, _error(str(said)))
+        if not _is_unicode(json.dumps(said, ensure_ascii=False)):
+            return int(number), Called(None, "the answer is not Unicode text")
         return int(number), Called(decode_value(said), None)
     except (ValueError, TypeError, ArithmeticError, RecursionError):
         raise Corrupt("what a program gave can't be read") from None
@@ -226,6 +228,8 @@ def decode_value(value: object) -> Answer:
         case "int":
             return int(content)
         case "str":
+            if not _is_unicode(content):
+                raise ValueError("half a character")
             return content
         case "float":
             return float(content)
@@ -236,6 +240,11 @@ def decode_value(value: object) -> Answer:
         case "date":
             return date.fromisoformat(content)
     raise ValueError("not a kind of value")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether ``text`` has no half of a surrogate pair, which no file could hold."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def answer_text(value: Answer) -> str:

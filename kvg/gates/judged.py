@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from kvg.canon import Json
 from kvg.errors import UsageError
+from kvg.gates.apart import MODULE
 from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
 from kvg.gates.spec import Spec
@@ -22,7 +23,6 @@ from kvg.sandbox import Outcome
 
 TEXT_FILE: Final = "text.txt"
 ANSWER_FILE: Final = "answer.txt"
-ANSWER_MODULE: Final = "answer.py"
 _PYTHONS: Final = frozenset({"python", "python3"})
 
 Check: TypeAlias = Callable[[GateInput], "tuple[str, Outcome]"]
@@ -54,7 +54,7 @@ def _controls() -> tuple[bytes, ...]:
 
 def input_files(given: GateInput) -> dict[str, bytes]:
     """The files in which a checker finds text and answer."""
-    return {TEXT_FILE: given.text, ANSWER_FILE: given.judged, ANSWER_MODULE: given.judged}
+    return {TEXT_FILE: given.text, ANSWER_FILE: given.judged}
 
 
 def command_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
@@ -62,7 +62,8 @@ def command_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     argv, files = _command(spec, place)
 
     def check(item: GateInput) -> tuple[str, Outcome]:
-        outcome = place.run(argv, {**files, **input_files(item)}, stdin=item.judged)
+        mine = {**files, **input_files(item)}
+        outcome = place.run(argv, mine, stdin=item.judged, answer=item.judged)
         return outcome.reason, outcome
 
     return judge(spec, given, place, files, check)
@@ -85,7 +86,7 @@ def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes
             argv.append(word)
         else:
             name = Path(word).name
-            if name in files or name in (TEXT_FILE, ANSWER_FILE, ANSWER_MODULE):
+            if name in files or name in (TEXT_FILE, ANSWER_FILE, MODULE):
                 raise UsageError(f"gate {spec.text}: {name} is the name of another file")
             files[name] = place.read(word)
             argv.append(f"./{name}" if number == 0 else name)

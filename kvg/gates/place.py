@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +12,10 @@ from kvg.canon import Json
 from kvg.digest import sha256
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
+from kvg.gates.apart import MODULE, Apart
 from kvg.gates.outcome import log_text
 from kvg.objects.statement import Resource
-from kvg.sandbox import Enclosure, Job, Limits, Outcome, run
+from kvg.sandbox import Enclosure, Job, Limits, Outcome, run, start
 from kvg.sandbox.enclosure import python_folders
 
 MAX_FILE_BYTES: Final = 16 << 20
@@ -37,8 +38,13 @@ class Place:
         *,
         stdin: bytes = b"",
         readable: tuple[Path, ...] = (),
+        answer: bytes | None = None,
     ) -> Outcome:
-        """One fresh call. This Python can always be run in it."""
+        """One fresh call. This Python can always be run in it.
+
+        There ``import answer`` gives the functions and values of the program ``answer``, computed
+        apart. Where that was stopped at a limit, the call was.
+        """
         job = Job(
             argv,
             files=files,
@@ -47,7 +53,22 @@ class Place:
             hidden=self.hidden,
             limits=self.limits,
         )
-        return run(job, self.enclosure)
+        return run(job, self.enclosure) if answer is None else self._run_beside(job, answer)
+
+    def _run_beside(self, job: Job, answer: bytes) -> Outcome:
+        apart = Apart(self.enclosure, job, answer)
+        try:
+            files = {**job.files, MODULE: apart.stand_in()}
+            started = start(replace(job, files=files, fds=(apart.fd,)), self.enclosure)
+            apart.begin()
+            outcome = started.finish(job.stdin)
+        finally:
+            beside = apart.end()
+        if beside is None:
+            return outcome
+        stderr = outcome.stderr + b"\nanswer: " + beside.stderr if beside.stderr else outcome.stderr
+        stopped = outcome.stopped or (None if outcome.is_done else beside.stopped)
+        return replace(outcome, stderr=stderr, stopped=stopped)
 
     def read(self, name: str) -> bytes:
         """A file that belongs to a gate. Raises ``NotFound``, ``UsageError``."""

@@ -79,7 +79,8 @@ def _python_gate(
     def check(item: GateInput) -> tuple[str, Outcome]:
         nonce = os.urandom(16).hex()
         files = {**input_files(item), CHECKS: marked.encode(), "main.py": harness.encode()}
-        outcome = place.run(python_argv("main.py"), files, stdin=f"{nonce}\n".encode())
+        stdin = f"{nonce}\n".encode()
+        outcome = place.run(python_argv("main.py"), files, stdin=stdin, answer=item.judged)
         return outcome.reason or _unreached(outcome, nonce, lines), outcome
 
     return judge(spec, given, place, {"checks": source}, check)

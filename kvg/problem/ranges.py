@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Final, Literal as OneOf, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Literal as OneOf
 
 from kvg import canon
 from kvg.canon import Json

@@ -37,6 +37,7 @@ class Job:
     """What to run: a command, in a folder that holds ``files`` (plain names), with ``stdin``.
 
     ``readable`` are paths of the host that it may read; ``hidden`` it may not, whatever it may.
+    ``fds`` are open files that it gets, by the same numbers.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +46,7 @@ class Job:
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    fds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.files:
@@ -76,7 +78,7 @@ def start(job: Job, enclosure: Enclosure) -> Started:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=(*fds, held),
+                pass_fds=(*fds, *job.fds, held),
                 cwd=folder,
                 env=environment(),
                 start_new_session=True,
@@ -118,6 +120,10 @@ class Started:
             said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
             raise GateFailed(f"no sandbox: {said}", hint=HINT)
         return outcome
+
+    def stop(self) -> None:
+        """End it while another thread is in ``finish``, which then returns."""
+        self._watch.stop()
 
     def end(self) -> None:
         """End it unused."""
@@ -267,7 +273,7 @@ class _Watch:
             return "memory"
         return "processes" if n_processes > self._limits.processes else None
 
-    def kill(self) -> None:
+    def stop(self) -> None:
         """End every process of the call. The enclosure's end is the end of all inside it."""
         if self._enclosure.program is None:
             try:
@@ -276,6 +282,10 @@ class _Watch:
                 pass
         else:
             self._process.kill()
+
+    def kill(self) -> None:
+        """End the call, and close its streams."""
+        self.stop()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()

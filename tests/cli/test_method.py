@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from kvg.digest import Digest, sha256
-from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
+from kvg.digest import Digest, parse_digest, sha256
+from kvg.errors import GateFailed
+from kvg.flow.proving import prove
+from kvg.gates.calls import Caller
+from kvg.objects.statement import (
+    PASSED,
+    Resource,
+    TestResult,
+    encode_test_result,
+    parse_statement,
+)
 from kvg.problem.family import parse_problem
 from kvg.problem.method import METHOD_GATE, Method
 from kvg.problem.ranges import SlotRange
-from kvg.signing.dsse import sign_envelope
+from kvg.sandbox import find_enclosure
+from kvg.signing.dsse import parse_envelope, sign_envelope
 from kvg.store import Store
 from kvg.trust import Keyring
 from kvg.verify.method import Verdicts
@@ -127,11 +138,13 @@ BAD_PROGRAMS = {
     "a write outside": ("def solve(a, b): open('/usr/x', 'w')", "Read-only"),
     "an endless printer": ("def solve(a, b):\n    while True: print('x' * 9999)", "on output"),
     "a read of the keys": ("def solve(a, b): return open('KEY').read()", "No such file"),
+    "half a character": ("def solve(a, b): return '\\ud800' * (b - a)", "not Unicode"),
+    "half a character in a list": ("def solve(a, b): return [['\\udfff']]", "not Unicode"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_PROGRAMS)
-def test_a_program_is_rejected_by_name_and_leaves_nothing(
+def test_a_program_is_rejected_by_name_and_leaves_nothing_but_evidence(
     kvg: Run, store: Store, home: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kvg.gates import calls
@@ -142,11 +155,100 @@ def test_a_program_is_rejected_by_name_and_leaves_nothing(
     code, named = BAD_PROGRAMS[name]
     key = str(home / ".local/share/kvg/keys/first.pem")
     Path("p.py").write_text(code.replace("KEY", key))
-    before, size = sum(1 for _ in store.objects.all()), store.log.size
+    before, size = set(store.objects.all()), store.log.size
     refused = kvg(*ADD, "--json")
     assert refused.code == 8 and named in refused.error["message"]
-    assert sum(1 for _ in store.objects.all()) == before and store.log.size == size
+    check_only_evidence(kvg, store, before, size, refused.error)
     assert kvg("solve", TEXT).code == 3
+
+
+def check_only_evidence(
+    kvg: Run, store: Store, before: set[Digest], size: int, error: dict[str, str]
+) -> None:
+    """What is new is the evidence, what was judged by it, and the statement about that."""
+    new = set(store.objects.all()) - before
+    evidence = error["hint"].rpartition(" ")[2]
+    assert len(new) == 3 and evidence in new
+    assert store.log.size == size + 1
+    seen = json.loads(kvg("cat", evidence).out)
+    program, checker = (sha256(Path(name).read_bytes()) for name in ("p.py", "c.py"))
+    assert (seen["program"], seen["checker"]) == (program, checker)
+    assert seen["broken"] in error["message"]
+    assert program not in new and list(store.methods()) == []
+    assert kvg("gc").code == 0 and evidence in set(store.objects.all())
+    assert kvg("fsck").code == 0 and kvg("reindex").code == 0
+
+
+def test_answers_that_were_learnt_by_heart(kvg: Run, store: Store) -> None:
+    """A program that knows the instances of an earlier proof does not know those of the next."""
+    added = kvg(*ADD, "--json").record
+    said = store.objects.read(digest_of(added["attestation"]), what="said", limit=1 << 20)
+    proof = next(r for r in proof_of(bytes(said)).evidence if r.name == "proof").digest
+    assert proof is not None
+    document = json.loads(bytes(store.objects.read(proof, what="proof", limit=1 << 20)))
+    known = {tuple(map(int, item["slots"])): item["answer"] for item in document["instances"]}
+    assert (1, 1) in known and (60, 60) in known and len(document["seed"]) == 32
+    Path("p.py").write_text(f"KNOWN = {known}\ndef solve(a, b): return int(KNOWN.get((a, b), b))\n")
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and "the checker refuses" in refused.error["message"]
+
+
+def test_a_proof_can_be_run_again(kvg: Run, store: Store, caller: Caller) -> None:
+    problem = parse_problem(TEXT)
+    ranges = [SlotRange("int")] * 2
+    sources = PROGRAM.encode(), CHECKER.encode()
+    first = prove(caller, problem, ranges, *sources)
+    seed = json.loads(first.evidence)["seed"]
+    assert prove(caller, problem, ranges, *sources, seed=seed) == first
+    assert prove(caller, problem, ranges, *sources).evidence != first.evidence
+
+
+def test_what_is_right_at_the_first_instances_alone(caller: Caller) -> None:
+    """Where one slot alone is varied the answers are checked as well."""
+    problem = parse_problem("Sum 3 and 4.")
+    ranges = [SlotRange("int", None, "1", "2"), SlotRange("int", None, "1", "99999999")]
+    program = b"def solve(a, b): return a + b if b in (1, 99999999) or b % 97 else b\n"
+    checker = b"def check(answer, a, b): return answer - b == a\n"
+    for _ in range(4):
+        with pytest.raises(GateFailed, match="the checker refuses"):
+            prove(caller, problem, ranges, program, checker, n_instances=160)
+
+
+@pytest.mark.parametrize("kind", ["int", "decimal", "date", "str", "list[int]"])
+def test_both_ends_of_every_range_are_instances(caller: Caller, kind: str) -> None:
+    bounds = {
+        "int": ("-7", "9"),
+        "decimal": ("-1.5", "2.5"),
+        "date": ("2024-02-28", "2025-03-01"),
+        "str": ("0", "5"),
+        "list[int]": ("1", "4"),
+    }
+    given = {"int": "1", "decimal": "1.0", "date": "2024-12-01", "str": '"ab"', "list[int]": "[1]"}
+    problem = parse_problem(f"Tell {given[kind]}, 5 and {given[kind]}.")
+    slot = SlotRange(kind, None, *bounds[kind])
+    program = b"def solve(a, n, b): return [repr(a), n, repr(b)]\n"
+    checker = b"def check(answer, a, n, b): return [repr(a), n, repr(b)] == list(answer)\n"
+    proof = prove(caller, problem, [slot, SlotRange("int"), slot], program, checker)
+    for at in (0, 2):
+        seen = [item["slots"][at] for item in json.loads(proof.evidence)["instances"]]
+        sizes = [len(raw) - 2 if kind == "str" else raw.count(",") + 1 for raw in seen]
+        values = set(map(str, sizes)) if kind in ("str", "list[int]") else set(seen)
+        assert set(bounds[kind]) <= values
+
+
+def proof_of(envelope: bytes) -> TestResult:
+    said = parse_statement(parse_envelope(envelope, what="x").payload, what="x").predicate
+    assert isinstance(said, TestResult)
+    return said
+
+
+def digest_of(text: str) -> Digest:
+    return parse_digest(text, what="digest")
+
+
+@pytest.fixture
+def caller() -> Caller:
+    return Caller(find_enclosure())
 
 
 BAD_CHECKERS = {

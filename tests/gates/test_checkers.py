@@ -65,14 +65,14 @@ def test_hostile_answers_are_rejected_by_name(place: Place, kind: str, name: str
     limits = Limits(wall_s=4, cpu_s=3, memory_bytes=200 << 20, processes=24)
     mine = Place(place.enclosure, place.folder, place.hidden, limits)
     (place.folder / "check.py").write_text("import answer\nassert answer.x == 1\n")
-    spec = "cmd:python3 -m answer" if kind == "cmd" else "python-assert:check.py"
+    spec = "cmd:python3 answer.txt" if kind == "cmd" else "python-assert:check.py"
     done = run_gate(parse_spec(spec), GateInput(b"t", code.encode()), mine)
     assert done.result == "FAILED" and named in done.reason
 
 
 def test_a_read_of_the_key_folder(gate: Gate, place: Place) -> None:
     path = place.folder / "keys" / "a.pem"
-    done = gate("cmd:python3 -m answer", "t", f"print(open({str(path)!r}).read())")
+    done = gate("cmd:python3 answer.txt", "t", f"print(open({str(path)!r}).read())")
     assert done.result == "FAILED" and "No such file" in done.reason
     assert b"secret" not in done.evidence
 
@@ -122,6 +122,79 @@ def test_tests_of_code(gate: Gate) -> None:
     assert not gate("pytest:t.py", "Write add.", "def add(a, b): return a - b").is_passed
 
 
+CHEATS = {
+    "reads the tests": "def add(a, b):\n    return int(open('t.py').read()[-2])",
+    "reads the tests under their name inside": (
+        "import re\ndef add(a, b):\n    return int(open('/tmp/test_checks.py').read()[-1])"
+    ),
+    "is equal to all": (
+        "def add(a, b):\n    class Same(int):\n        def __eq__(self, other): return True\n"
+        "        def __hash__(self): return 0\n    return Same()"
+    ),
+    "marks assertions": "import builtins\nfor n in range(9): builtins.kvg_reached_(n)\nadd = max",
+    "counts for itself": (
+        "import gc\nfor item in gc.get_objects():\n"
+        "    if type(item).__name__ == 'Count': item.passed = 1\nadd = max"
+    ),
+    "replaces what the tests use": (
+        "import sys, builtins\nsys.modules['__main__'].status = 0\nbuiltins.int = lambda _: 3\n"
+        "def add(a, b): return a - b"
+    ),
+    "ends the run": "import os\ndef add(a, b): os._exit(0)",
+    "asks for the frames above": (
+        "import sys\ndef add(a, b):\n    frame = sys._getframe()\n    while frame:\n"
+        "        for value in frame.f_code.co_consts:\n"
+        "            if value == 3: return value\n        frame = frame.f_back"
+    ),
+    "remembers": "calls = []\ndef add(a, b):\n    calls.append(a)\n    return 2 + len(calls) % 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("cmd", name) for name in CHEATS),
+        ("pytest", "reads the tests"),
+        ("pytest", "counts for itself"),
+        ("python-assert", "marks assertions"),
+    ],
+)
+def test_the_answer_runs_apart_from_what_checks_it(gate: Gate, kind: str, name: str) -> None:
+    """It passes if it sees the key, or reaches into the checks; alone it is wrong."""
+    key = "    assert add(1, 2) == add(1, 2) == add(2, 1) + 0 == 3 - (add(0, 0) != 0)\n    # 3\n"
+    body = PYTEST.replace("    assert add(1, 2) == 3\n", key)
+    if kind != "pytest":
+        body += "\ntest_add()\n# 3\n"
+    spec = {"cmd": "cmd:python3 t.py"}.get(kind, f"{kind}:t.py")
+    if name == "remembers":
+        assert gate(spec, "", "def add(a, b): return a + b", **{"t.py": body}).is_passed
+    assert gate(spec, "Write add.", CHEATS[name], **{"t.py": body}).result == "FAILED"
+
+
+HANDED = """
+from answer import echo, limit, fail, table
+import pytest
+
+def test_values():
+    for value in (0, -5, 10 ** 40, 1.5, "é\\ud800", b"x", True, None, [1, (2, {3})], {"a": [1]}):
+        assert echo(value) == value and type(echo(value)) is type(value)
+    assert limit == 7 and table["a"] == (1, 2) and echo(value=3, other=4) == 3
+    with pytest.raises(ZeroDivisionError, match="none"):
+        fail()
+    with pytest.raises(TypeError, match="not handed over"):
+        echo(object())
+"""
+
+
+def test_values_and_errors_are_handed_over(gate: Gate) -> None:
+    code = (
+        "limit, table = 7, {'a': (1, 2)}\ndef echo(value, other=0): return value\n"
+        "def fail(): raise ZeroDivisionError('none')\n"
+    )
+    done = gate("pytest:t.py", "Write echo.", code, **{"t.py": HANDED})
+    assert done.is_passed, json.loads(done.evidence)["record"]
+
+
 @pytest.mark.parametrize(
     ("tests", "named"),
     [
@@ -138,7 +211,7 @@ def test_tests_that_test_nothing(gate: Gate, tests: str, named: str) -> None:
 
 def test_an_answer_that_ends_the_run(gate: Gate) -> None:
     done = gate("pytest:t.py", "Write add.", "import os; os._exit(0)", **{"t.py": PYTEST})
-    assert done.result == "FAILED" and "before the checks were through" in done.reason
+    assert done.result == "FAILED" and "the answer ended with 0" in done.evidence.decode()
 
 
 @pytest.mark.parametrize(

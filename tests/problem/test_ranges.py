@@ -12,7 +12,15 @@ from kvg.digest import sha256
 from kvg.errors import Corrupt, UsageError
 from kvg.problem.literals import parse_literal
 from kvg.problem.method import Method, parse_method
-from kvg.problem.ranges import SlotRange, draw, element_types, parse_range, range_value, read_ranges
+from kvg.problem.ranges import (
+    End,
+    SlotRange,
+    draw,
+    element_types,
+    parse_range,
+    range_value,
+    read_ranges,
+)
 from kvg.problem.text import canonical_text
 
 INT = SlotRange("int", None, "-3", "3")
@@ -34,8 +42,7 @@ RANGES = (
 
 @pytest.mark.parametrize("slot", RANGES, ids=lambda slot: f"{slot.type} {slot.least} {slot.most}")
 @pytest.mark.parametrize("end", [None, "least", "most"])
-def test_what_is_drawn_is_in_the_range_and_of_the_type(slot: SlotRange, end: End | None
-) -> None:
+def test_what_is_drawn_is_in_the_range_and_of_the_type(slot: SlotRange, end: End | None) -> None:
     random = Random(1)
     for _ in range(60):
         literal = draw(slot, random, end=end)

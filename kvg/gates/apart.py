@@ -1,0 +1,167 @@
+"""The answer as a program, apart from what checks it.
+
+A checker that imports ``answer`` gets a stand-in. What it asks of it is computed in a second
+enclosure that holds the answer and nothing else: neither the checks nor the key in them can be
+read there, and nothing that the answer does reaches the checks but the values that it returns.
+Functions are called in a fresh fork each; arguments and results are numbers, strings, bytes,
+booleans, None, and lists, tuples, sets and dictionaries of them.
+"""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final
+
+from kvg.sandbox import Enclosure, Job, Outcome, Started, start
+from kvg.sandbox.enclosure import python_folders
+from kvg.sandbox.process import LOOK_S, bare_python_argv
+
+MODULE: Final = "answer.py"
+_PLAIN: Final = r"""
+def plain(value):
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(map(plain, value))
+    if kind is dict:
+        return {plain(key): plain(item) for key, item in value.items()}
+    if kind is float and value - value != 0:
+        raise ValueError('a float that is not finite is not handed over')
+    if kind not in (int, float, str, bytes, bool, type(None)):
+        raise TypeError('a value of type ' + kind.__name__ + ' is not handed over')
+    return value
+def line(value):
+    return ascii(plain(value)).encode() + b'\n'
+"""
+_STAND_IN: Final = (
+    _PLAIN
+    + r"""
+import ast, builtins, socket
+_there = socket.socket(fileno=%d)
+_said = _there.makefile('rb')
+def ask(*request):
+    _there.sendall(line(request))
+    kind, *rest = ast.literal_eval(_said.readline().decode() or "('ended',)")
+    if kind == 'value':
+        return rest[0]
+    if kind == 'function':
+        return lambda *args, **named: ask('call', request[1], args, named)
+    if kind == 'ended':
+        raise RuntimeError('the answer ended before it gave a value')
+    error = getattr(builtins, rest[0], None)
+    is_error = isinstance(error, type) and issubclass(error, Exception)
+    raise (error if is_error and error is not StopIteration else RuntimeError)(rest[1])
+def __getattr__(name):
+    if name.startswith('__'):
+        raise AttributeError(name)
+    return ask('get', name)
+"""
+)
+_HARNESS: Final = (
+    _PLAIN
+    + r"""
+import os, socket, sys
+MOST = 8 << 20
+fd, source = eval(sys.stdin.read(), {'__builtins__': {}})
+there = socket.socket(fileno=fd)
+said = there.makefile('rb')
+sys.stdin = open(os.devnull)
+def answer(request):
+    scope = {'__name__': 'answer'}
+    exec(compile(source, 'answer.py', 'exec'), scope)
+    kind, name, *rest = request
+    if name not in scope:
+        raise AttributeError("the answer has no " + name)
+    if kind == 'call':
+        return 'value', scope[name](*rest[0], **rest[1])
+    return ('function',) if callable(scope[name]) else ('value', scope[name])
+def told(request):
+    try:
+        return line(answer(request))
+    except BaseException as error:
+        return line(('error', type(error).__name__, str(error)[:300]))
+while True:
+    asked = said.readline()
+    if not asked:
+        os._exit(0)
+    inner, outer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(inner)
+        os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+        data = told(eval(asked, {'__builtins__': {}}))
+        while data:
+            data = data[os.write(outer, data):]
+        os._exit(0)
+    os.close(outer)
+    with open(inner, 'rb') as pipe:
+        data = pipe.read(MOST)
+    status = os.waitpid(child, 0)[1]
+    if not data.endswith(b'\n') or data.count(b'\n') != 1:
+        data = line(('error', 'RuntimeError', f'the answer ended with {status}'))
+    there.sendall(data)
+"""
+)
+
+
+class Apart:
+    """The second enclosure: it is started when the checker first asks, and ended with it."""
+
+    def __init__(self, enclosure: Enclosure, job: Job, answer: bytes) -> None:
+        self._enclosure, self._job, self._answer = enclosure, job, answer
+        self._here, self._there = socket.socketpair()
+        self._started: Started | None = None
+        self._pool = ThreadPoolExecutor(1)
+        self._served: Future[Outcome | None] | None = None
+
+    @property
+    def fd(self) -> int:
+        """The end for the checker; it has the same number there."""
+        return self._here.fileno()
+
+    def stand_in(self) -> bytes:
+        """The module ``answer`` that the checker finds."""
+        return (_STAND_IN % self.fd).encode()
+
+    def begin(self) -> None:
+        """The checker is started and holds its end: wait for what it asks."""
+        self._here.close()
+        self._served = self._pool.submit(self._serve)
+
+    def end(self) -> Outcome | None:
+        """How it ended, None when the checker never asked. Raises what its start raised."""
+        self._here.close()
+        self._hang_up()
+        try:
+            while self._served is not None and not self._served.done():
+                if self._started is not None:
+                    self._started.stop()
+                wait([self._served], LOOK_S)
+            return None if self._served is None else self._served.result()
+        finally:
+            self._pool.shutdown()
+            self._there.close()
+
+    def _serve(self) -> Outcome | None:
+        if not self._there.recv(1, socket.MSG_PEEK):
+            return None
+        fd = self._there.fileno()
+        job = Job(
+            bare_python_argv("main.py"),
+            files={"main.py": _HARNESS.encode()},
+            readable=python_folders(),
+            hidden=self._job.hidden,
+            limits=self._job.limits,
+            fds=(fd,),
+        )
+        self._started = start(job, self._enclosure)
+        try:
+            return self._started.finish(ascii((fd, self._answer)).encode())
+        finally:
+            self._hang_up()  # the checker waits for no answer that can't come
+
+    def _hang_up(self) -> None:
+        try:
+            self._there.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the other end did so before
+            return
