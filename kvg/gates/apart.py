@@ -9,13 +9,13 @@ booleans, None, and lists, tuples, sets and dictionaries of them.
 
 from __future__ import annotations
 
-import socket
+import os
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from kvg.sandbox import Enclosure, Job, Outcome, Started, start
 from kvg.sandbox.enclosure import python_folders
-from kvg.sandbox.process import LOOK_S, bare_python_argv
+from kvg.sandbox.process import LOOK_S, bare_python_argv, has_data
 
 MODULE: Final = "answer.py"
 _PLAIN: Final = r"""
@@ -36,11 +36,15 @@ def line(value):
 _STAND_IN: Final = (
     _PLAIN
     + r"""
-import ast, builtins, socket
-_there = socket.socket(fileno=%d)
-_said = _there.makefile('rb')
+import ast, builtins
+_there, _said = open(%d, 'wb', 0), open(%d, 'rb')
 def ask(*request):
-    _there.sendall(line(request))
+    data = line(request)
+    try:
+        while data:
+            data = data[_there.write(data):]
+    except BrokenPipeError:
+        pass
     kind, *rest = ast.literal_eval(_said.readline().decode() or "('ended',)")
     if kind == 'value':
         return rest[0]
@@ -60,11 +64,10 @@ def __getattr__(name):
 _HARNESS: Final = (
     _PLAIN
     + r"""
-import os, socket, sys
+import os, sys
 MOST = 8 << 20
-fd, source = eval(sys.stdin.read(), {'__builtins__': {}})
-there = socket.socket(fileno=fd)
-said = there.makefile('rb')
+asks, gives, source = eval(sys.stdin.read(), {'__builtins__': {}})
+asked_of, given = open(asks, 'rb'), open(gives, 'wb')
 sys.stdin = open(os.devnull)
 def answer(request):
     scope = {'__name__': 'answer'}
@@ -81,14 +84,15 @@ def told(request):
     except BaseException as error:
         return line(('error', type(error).__name__, str(error)[:300]))
 while True:
-    asked = said.readline()
+    asked = asked_of.readline()
     if not asked:
         os._exit(0)
     inner, outer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(inner)
-        os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+        for fd in (asks, gives):
+            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
         data = told(eval(asked, {'__builtins__': {}}))
         while data:
             data = data[os.write(outer, data):]
@@ -99,7 +103,8 @@ while True:
     status = os.waitpid(child, 0)[1]
     if not data.endswith(b'\n') or data.count(b'\n') != 1:
         data = line(('error', 'RuntimeError', f'the answer ended with {status}'))
-    there.sendall(data)
+    given.write(data)
+    given.flush()
 """
 )
 
@@ -109,29 +114,27 @@ class Apart:
 
     def __init__(self, enclosure: Enclosure, job: Job, answer: bytes) -> None:
         self._enclosure, self._job, self._answer = enclosure, job, answer
-        self._here, self._there = socket.socketpair()
+        self._asks, asked = os.pipe()
+        given, self._gives = os.pipe()
+        self._open = {self._asks, self._gives, asked, given}
+        self.fds = (asked, given)
+        """The ends for the checker; they have the same numbers there."""
         self._started: Started | None = None
         self._pool = ThreadPoolExecutor(1)
         self._served: Future[Outcome | None] | None = None
 
-    @property
-    def fd(self) -> int:
-        """The end for the checker; it has the same number there."""
-        return self._here.fileno()
-
     def stand_in(self) -> bytes:
         """The module ``answer`` that the checker finds."""
-        return (_STAND_IN % self.fd).encode()
+        return (_STAND_IN % self.fds).encode()
 
     def begin(self) -> None:
-        """The checker is started and holds its end: wait for what it asks."""
-        self._here.close()
+        """The checker is started and holds its ends: wait for what it asks."""
+        self._close(*self.fds)
         self._served = self._pool.submit(self._serve)
 
     def end(self) -> Outcome | None:
         """How it ended, None when the checker never asked. Raises what its start raised."""
-        self._here.close()
-        self._hang_up()
+        self._close(*self.fds)
         try:
             while self._served is not None and not self._served.done():
                 if self._started is not None:
@@ -140,28 +143,26 @@ class Apart:
             return None if self._served is None else self._served.result()
         finally:
             self._pool.shutdown()
-            self._there.close()
+            self._close(*self._open)
 
     def _serve(self) -> Outcome | None:
-        if not self._there.recv(1, socket.MSG_PEEK):
+        if not has_data(self._asks):
             return None
-        fd = self._there.fileno()
+        fds = self._asks, self._gives
         job = Job(
             bare_python_argv("main.py"),
             files={"main.py": _HARNESS.encode()},
             readable=python_folders(),
             hidden=self._job.hidden,
             limits=self._job.limits,
-            fds=(fd,),
+            fds=fds,
         )
         self._started = start(job, self._enclosure)
-        try:
-            return self._started.finish(ascii((fd, self._answer)).encode())
-        finally:
-            self._hang_up()  # the checker waits for no answer that can't come
+        self._close(*fds)  # so that the checker waits for no answer that can't come
+        return self._started.finish(ascii((*fds, self._answer)).encode())
 
-    def _hang_up(self) -> None:
-        try:
-            self._there.shutdown(socket.SHUT_RDWR)
-        except OSError:  # the other end did so before
-            return
+    def _close(self, *fds: int) -> None:
+        for fd in fds:
+            if fd in self._open:
+                self._open.discard(fd)
+                os.close(fd)

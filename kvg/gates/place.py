@@ -59,7 +59,7 @@ class Place:
         apart = Apart(self.enclosure, job, answer)
         try:
             files = {**job.files, MODULE: apart.stand_in()}
-            started = start(replace(job, files=files, fds=(apart.fd,)), self.enclosure)
+            started = start(replace(job, files=files, fds=apart.fds), self.enclosure)
             apart.begin()
             outcome = started.finish(job.stdin)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import subprocess
 import sys
@@ -337,3 +338,10 @@ def wait_readable(fd: int, seconds: float) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
         selector.select(seconds)
+
+
+def has_data(fd: int) -> bool:
+    """Wait until a pipe can be read; False when it has ended with nothing in it."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll())
