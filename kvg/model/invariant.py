@@ -34,6 +34,7 @@ from kvg.model.census import (
 )
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
 from kvg_kernels.attention import AttentionSpec, MaskCache, attention
+from kvg_kernels.bmm import baddbmm, bmm
 from kvg_kernels.linear import SMALL_TILE, PackedWeight, linear, packed_linear
 from kvg_kernels.pointwise import pointwise
 
@@ -67,9 +68,14 @@ class TileMenu:
 
 
 _SHAPE_FREE = (SMALL_TILE,)
-_MATMULS = frozenset(
-    {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm}
-)
+_SUMS = frozenset({torch.baddbmm, torch.Tensor.baddbmm})
+_MATMULS = _SUMS | {
+    torch.matmul,
+    torch.Tensor.matmul,
+    torch.Tensor.__matmul__,
+    torch.bmm,
+    torch.Tensor.bmm,
+}
 
 
 class Execution:
@@ -140,7 +146,7 @@ class _Operators(TorchFunctionMode):
         if func is torch.Tensor.pow or func is torch.pow:
             return _power(func, *args, **kwargs)
         if func in _MATMULS:
-            return _matmul(*args)
+            return _matmul(func, args, kwargs)
         raise Incompatible(
             f"operator {function_name(func)}, called by {calling_module()}: not known to give a "
             "token the same bits in any company",
@@ -192,14 +198,34 @@ def _power(
     return pointwise(lambda t: func(t, exponent, *rest), x)
 
 
-def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A product over one term is a multiplication (rotary angles); others have no fixed order."""
-    if a.dim() > 1 and a.shape[-1] == 1 and b.shape[-2] == 1:
-        return a * b
+def _matmul(
+    func: Callable[..., torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> torch.Tensor:
+    """A product with a weight of the model, or over one term (rotary angles), which is ``a * b``.
+
+    Raises ``Incompatible`` for two factors that both follow from tokens: they may mix them.
+    """
+    added, factors = (args[0], args[1:]) if func in _SUMS else (None, args)
+    if len(factors) == 2 and kwargs.keys() <= {"beta", "alpha"}:
+        a, b = factors
+        if added is None and a.dim() > 1 and a.shape[-1] == 1 and b.shape[-2] == 1:
+            return torch.mul(a, b)
+        if b.dim() == 3 and a.dim() == 3 and a.shape[0] == b.shape[0] and _is_weight(b):
+            return bmm(a, b) if added is None else baddbmm(added, a, b, **kwargs)
+        if b.dim() == 2 and added is None and _is_weight(b):
+            rows = a.reshape(1, -1, a.shape[-1])
+            return bmm(rows, b.unsqueeze(0)).view(*a.shape[:-1], b.shape[-1])
+    shapes = " and ".join(str(tuple(part.shape)) for part in factors)
     raise Incompatible(
-        f"operator matmul of {tuple(a.shape)} and {tuple(b.shape)}: no invariant form yet",
+        f"operator {function_name(func)} of {shapes}, called by {calling_module()}: not known to "
+        "give a token the same bits in any company",
         hint="use --reference scheduled for this model",
     )
+
+
+def _is_weight(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is a parameter of a module, or a view of one."""
+    return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
 
 
 def attention_of_slots(

@@ -92,6 +92,52 @@ def test_what_mixes_tokens_is_refused_by_name(tiny: dict[str, Path], name: str) 
         logits_with(tiny["llama"], MIXING[name])
 
 
+def test_a_product_of_what_follows_from_tokens_is_refused_by_name(tiny: dict[str, Path]) -> None:
+    for change in (
+        lambda x: x @ x.mT @ x,
+        lambda x: torch.bmm(x, x.mT) @ x,
+        lambda x: torch.baddbmm(x, torch.bmm(x, x.mT), x),
+        lambda x: torch.matmul(x, x.new_zeros(64, 64)),
+    ):
+        with pytest.raises(Incompatible, match=r"operator torch\.\S+ of .*, called by LlamaMLP"):
+            logits_with(tiny["llama"], change)
+
+
+def made(*shape: int) -> torch.nn.Parameter:
+    generator = torch.Generator().manual_seed(4)
+    return torch.nn.Parameter(torch.randn(*shape, generator=generator) / 8, requires_grad=False)
+
+
+FLAT, EXPERTS, TURNED = made(64, 64), made(2, 64, 64), made(2, 64, 64)
+
+
+def routed(x: torch.Tensor) -> torch.Tensor:
+    """Every token through two experts at once, as models do that call ``bmm`` themselves."""
+    both = x.reshape(1, -1, 64).expand(2, -1, -1)
+    out = torch.baddbmm(both, torch.bmm(both, EXPERTS), TURNED.mT, beta=0.5)
+    return (out[0] + out[1]).view(x.shape)
+
+
+WEIGHTED: dict[str, Change] = {
+    "matmul": lambda x: torch.matmul(x, FLAT),
+    "matmul of a view": lambda x: x @ EXPERTS[1].mT,
+    "experts in a batch": routed,
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_product_with_a_weight_is_computed_in_tiles(tiny: dict[str, Path], name: str) -> None:
+    """Near the stock one, and the same bits however the text is split."""
+    found, expected = logits_with(tiny["llama"], WEIGHTED[name])
+    assert (found - expected).abs().max() < 1e-3
+    model = load_model(tiny["llama"], dtype="F32", device="cpu", attention="kvg_invariant")
+    hooked(model.module, WEIGHTED[name])
+    session = opening.session_of(model, schedule=None)
+    ids, slot = list(range(3, 3 + N_TOKENS)), session.slot()
+    parts = [session.run(slot, ids[a:b], range(b - a)) for a, b in ((0, 1), (1, 20), (20, 37))]
+    assert torch.equal(torch.cat(parts), found)
+
+
 ROWS: dict[str, Change] = {
     "mean": lambda x: x - x.mean(-1, keepdim=True),
     "last by its number": lambda x: x - x.sum(2, keepdim=True),
