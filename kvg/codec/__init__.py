@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvg.codec.checking import Checked, RawReader, check_raw, open_raw
+from kvg.codec.checking import Checked, check_raw
 from kvg.codec.header import (
     ALIGNMENT,
     FRAME_SIZE,
@@ -17,6 +17,7 @@ from kvg.codec.header import (
     parse_header_size,
 )
 from kvg.codec.planes import join_planes, split_planes
+from kvg.codec.reading import PieceReader, open_pieces
 from kvg.codec.stored import DEFAULT_LIMIT, Stored, decode, encode
 
 __all__ = (
@@ -30,14 +31,14 @@ __all__ = (
     "Checked",
     "Frame",
     "Header",
-    "RawReader",
+    "PieceReader",
     "Stored",
     "check_raw",
     "decode",
     "encode",
     "header_size",
     "join_planes",
-    "open_raw",
+    "open_pieces",
     "parse_header",
     "parse_header_size",
     "split_planes",

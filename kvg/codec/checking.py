@@ -20,9 +20,6 @@ PIECE_BYTES = 256 << 10
 HEAD_BYTES = 64 << 10
 """Bytes that are read for the header and the padding after it."""
 
-ReadAll = Callable[["Sequence[memoryview]", int], int]
-"""Fills buffers one after the other from a position of the stored form; gives how many bytes."""
-
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""
 
@@ -62,52 +59,6 @@ def check_raw(
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
     return _Reading(read_into, header, what).check(digest, head_bytes)
-
-
-class RawReader:
-    """The raw bytes of an object of codec 0, one after the other, straight into where they belong.
-
-    Nothing is held and nothing is hashed: who takes the bytes checks them against what is signed.
-    """
-
-    def __init__(self, read_all: ReadAll, position: int, what: str) -> None:
-        self._read_all = read_all
-        self._position = position
-        self._what = what
-
-    def fill(self, buffers: Sequence[memoryview]) -> None:
-        """Fill ``buffers`` with the bytes that come next. Raises ``Corrupt`` at the end."""
-        left = [buffer for buffer in buffers if buffer.nbytes]
-        while left:
-            n = self._read_all(left, self._position)
-            if n == 0:
-                raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
-            self._position += n
-            while left and n >= left[0].nbytes:
-                n -= left.pop(0).nbytes
-            if n:
-                left[0] = left[0][n:]
-
-
-def open_raw(
-    read_all: ReadAll, n_stored: int, *, digest: Digest, size: int, what: str
-) -> RawReader | None:
-    """A reader of the object's raw bytes, once its header and padding are checked.
-
-    None for one that is compressed or has a long header: ``decode`` that. Raises ``Corrupt`` as
-    ``decode`` does.
-    """
-    first = memoryview(bytearray(min(n_stored, 2 * ALIGNMENT)))
-    n = read_all([first], 0) if first.nbytes else 0
-    view = first[:n].toreadonly()
-    if parse_header_size(view, what=what) > n:
-        return None
-    header = parse_header(view, what=what)
-    if header.codec != RAW or header.data_offset > n:
-        return None
-    check_claims(header, n_stored, digest=digest, size=size, limit=max(size, 1), what=what)
-    check_padding(view[header.size : header.data_offset], what=what)
-    return RawReader(read_all, header.data_offset, what)
 
 
 class _Reading:

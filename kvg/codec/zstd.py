@@ -34,19 +34,43 @@ def expand_into(stored: memoryview, target: memoryview, *, what: str) -> None:
 
     Raises ``Corrupt`` naming ``what`` on anything else.
     """
-    import zstandard
+    inflating = Inflating(stored, len(target), what=what)
+    inflating.fill(target)
+    inflating.end()
 
-    _check_frame(stored, len(target), what=what)
-    window = min(max(MAX_WINDOW, len(target)), _ZSTD_LIMIT)
-    inflater = zstandard.ZstdDecompressor(max_window_size=window)
-    try:
-        with inflater.stream_reader(stored, read_across_frames=False) as reader:
-            n = _fill(reader, target)
-            excess = reader.read(1)
-    except zstandard.ZstdError:
-        raise Corrupt(f"{what}: malformed zstd frame", hint="kvg fsck") from None
-    if n != len(target) or excess:
-        raise Corrupt(f"{what}: zstd frame of another size than stated", hint="kvg fsck")
+
+class Inflating:
+    """The one frame ``stored``, inflated bit by bit to ``size`` bytes.
+
+    Raises ``Corrupt`` naming ``what`` unless it is whole and may be inflated to as many.
+    """
+
+    def __init__(self, stored: memoryview, size: int, *, what: str) -> None:
+        import zstandard
+
+        _check_frame(stored, size, what=what)
+        window = min(max(MAX_WINDOW, size), _ZSTD_LIMIT)
+        inflater = zstandard.ZstdDecompressor(max_window_size=window)
+        self._reader = inflater.stream_reader(stored, read_across_frames=False)
+        self._what = what
+
+    def fill(self, target: memoryview) -> None:
+        """Fill ``target`` with the bytes that come next. Raises ``Corrupt``."""
+        if self._read(target) != len(target):
+            raise Corrupt(f"{self._what}: zstd frame of another size than stated", hint="kvg fsck")
+
+    def end(self) -> None:
+        """Raise ``Corrupt`` unless every byte was given."""
+        if self._read(memoryview(bytearray(1))):
+            raise Corrupt(f"{self._what}: zstd frame of another size than stated", hint="kvg fsck")
+
+    def _read(self, target: memoryview) -> int:
+        import zstandard
+
+        try:
+            return _fill(self._reader, target)
+        except zstandard.ZstdError:
+            raise Corrupt(f"{self._what}: malformed zstd frame", hint="kvg fsck") from None
 
 
 def _fill(reader: zstandard.ZstdDecompressionReader, target: memoryview) -> int:

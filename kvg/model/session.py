@@ -18,6 +18,7 @@ from kvg.model.dtypes import tensor_digest
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
 from kvg.model.packing import Packing
+from kvg.model.planes import join_planes
 from kvg.model.state import SlotState, place_page
 from kvg.objects.computation import PROBE_VERSION
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
@@ -293,7 +294,7 @@ class Session:
         """Put one page where it belongs, read straight into it where that can be; its bytes."""
         group = verified.manifest.group(page.group)
         targets = slot.state.targets(group, page.start, page.end)
-        if targets is None or not verified.read_page_into(page, targets):
+        if targets is None or not verified.read_page_into(page, targets, join=join_planes):
             place_page(slot.state, group, page.start, page.end, verified.read_page(page))
         return page.size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, NoReturn, Protocol, final
 
@@ -12,16 +12,15 @@ from kvg.objects.manifest import Manifest, Page
 from kvg.objects.page import check_page, page_header
 from kvg.objects.statement import Provenance
 
-PIECE_BYTES = 256 << 10
-"""Bytes that are read, hashed and moved at once: they stay in a core's cache meanwhile, and BLAKE3
-takes them in long runs, which single rows of a page are not."""
+Join = Callable[[Sequence[memoryview], bytearray, int], None]
+"""Puts the bytes of planes in turn into the first so many bytes of a buffer."""
 
 
 class Reader(Protocol):
-    """The raw bytes of a page, one after the other."""
+    """The raw bytes of a page, exactly as many as it was opened for."""
 
-    def fill(self, buffers: Sequence[memoryview]) -> None:
-        """Fill ``buffers`` with the bytes that come next. Raises ``Corrupt`` at the end."""
+    def pieces(self, join: Join | None = None) -> Iterator[memoryview]:
+        """All of them in order. Each view is good until the next one. Raises ``Corrupt``."""
 
 
 def _no_reader(page: Page) -> AbstractContextManager[Reader | None]:
@@ -29,7 +28,7 @@ def _no_reader(page: Page) -> AbstractContextManager[Reader | None]:
     return nullcontext(None)
 
 
-def _scatter(piece: memoryview, targets: list[memoryview]) -> None:
+def scatter(piece: memoryview, targets: list[memoryview]) -> None:
     """Move ``piece`` to the front of ``targets``, and leave in them what is still to be filled."""
     at = 0
     while at < piece.nbytes:
@@ -94,7 +93,7 @@ class Verified:
     ) -> None:
         """``load_page`` gives a page's raw bytes, unchecked: ``read_page`` checks them.
 
-        ``open_page`` gives them bit by bit, unchecked too, or None where it can't.
+        ``open_page`` gives them piece by piece, unchecked too, or None where it can't.
         """
         if seal is not _seal:
             raise TypeError("Verified is made by kvg.verify only")
@@ -124,36 +123,34 @@ class Verified:
         check_page(raw, self.manifest.group(page.group), page.n_tokens, what=what)
         return raw
 
-    def read_page_into(self, page: Page, targets: Sequence[memoryview]) -> bool:
+    def read_page_into(
+        self, page: Page, targets: Sequence[memoryview], *, join: Join | None = None
+    ) -> bool:
         """Fill ``targets``, one after the other, with the data region of ``page``.
 
-        Size, BLAKE3 and header are checked of the very bytes that are put there: each piece is read
-        once, hashed while it is in a core's cache, and moved. False, before anything is written,
-        for a page whose stored form has to be decoded: ``read_page`` that. Raises ``Corrupt``
-        naming the page; then what was written is of no worth and is to be wiped.
+        Size, BLAKE3 and header are checked of the very bytes that are put there: each piece is
+        read, decoded by ``join`` where it is in byte planes, hashed while it is in a core's cache,
+        and moved. False, before anything is written, for a page that can only be read whole:
+        ``read_page`` that. Raises ``Corrupt`` naming the page; then what was written is of no
+        worth and is to be wiped.
         """
         what = self._named(page)
         head = page_header(self.manifest.group(page.group), page.n_tokens)
         if len(head) + sum(target.nbytes for target in targets) != page.size:
             raise Corrupt(f"{what}: {page.size} bytes are not those of its shape", hint="kvg fsck")
+        stream, rest = Blake3Stream(), [t for t in reversed(targets) if t.nbytes]
         with self._open(page) as reader:
             if reader is None:
                 return False
-            found = bytearray(len(head))
-            reader.fill([memoryview(found)])
-            if found != head:
-                raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
-            stream = Blake3Stream()
-            stream.update(head)
-            left, rest = page.size - len(head), [t for t in reversed(targets) if t.nbytes]
-            buffer = memoryview(bytearray(min(left, PIECE_BYTES)))
-            while left:
-                piece = buffer[: min(left, PIECE_BYTES)]
-                reader.fill([piece])
+            at = 0
+            for piece in reader.pieces(join):
                 stream.update(piece)
-                _scatter(piece, rest)
-                left -= piece.nbytes
-        if stream.digest().hex() != page.blake3:
+                n_head = max(0, min(len(head) - at, piece.nbytes))
+                if piece[:n_head] != head[at : at + n_head]:
+                    raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
+                scatter(piece[n_head:], rest)
+                at += piece.nbytes
+        if at != page.size or stream.digest().hex() != page.blake3:
             raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
         return True
 

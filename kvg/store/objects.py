@@ -33,14 +33,11 @@ from kvg.store.quota import Quota
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvg.codec import Checked, RawReader, Stored
+    from kvg.codec import Checked, PieceReader, Stored
     from kvg.store.lock import Lock
 
 LIMIT_BYTES = 1 << 30
 """The largest object whose size the caller doesn't state."""
-
-MAX_BUFFERS = 512
-"""Buffers that one call of the system fills; it takes at least as many everywhere."""
 
 HEADER_SLACK_BYTES = 1 << 16
 FILE_MODE = 0o444
@@ -304,21 +301,21 @@ class ObjectFolder:
         return kvz.Checked(blake3_hex(raw, threads=threads), bytes(raw[:head_bytes]))
 
     @contextmanager
-    def open_raw(self, digest: Digest, *, size: int, what: str) -> Iterator[RawReader | None]:
+    def open_pieces(self, digest: Digest, *, size: int, what: str) -> Iterator[PieceReader]:
         """A reader of the object's raw bytes, of which only the header was checked.
 
-        None for one that has to be decoded: ``read`` that. Raises ``Corrupt`` naming ``what``.
+        Raises ``Corrupt`` naming ``what``.
         """
         from kvg import codec as kvz
 
         name, path = f"{what}: object {short(digest)}", self._stored(digest)
         with self._opened(digest, what) as (fd, n_stored):
 
-            def read_all(buffers: Sequence[memoryview], position: int) -> int:
+            def read_into(buffer: memoryview, position: int) -> int:
                 with durable.translated(path):
-                    return os.preadv(fd, buffers[:MAX_BUFFERS], position)
+                    return os.preadv(fd, [buffer], position)
 
-            yield kvz.open_raw(read_all, n_stored, digest=digest, size=size, what=name)
+            yield kvz.open_pieces(read_into, n_stored, digest=digest, size=size, what=name)
 
     def read_stored(self, digest: Digest, *, what: str, limit: int = LIMIT_BYTES) -> bytes:
         """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""

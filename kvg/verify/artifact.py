@@ -14,7 +14,7 @@ from kvg.verify.judgement import Judgement, judge, required_gates
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from kvg.codec import RawReader
+    from kvg.codec import PieceReader
     from kvg.store import Store
 
 
@@ -67,15 +67,17 @@ def _verified(
     check(judgement, trust, what=what)
     judgement.check_required(required_gates(store, require), what=what)
 
-    def load_page(page: Page) -> memoryview:
-        name = f"{what}: page {page.group} [{page.start}, {page.end})"
-        if not store.objects.has(page.digest) and store.is_partial:
+    def named(page: Page) -> str:
+        """What messages call ``page``, once it is here."""
+        if store.is_partial and not store.objects.has(page.digest):
             store.supply(manifest, what)
-        return store.objects.read(page.digest, size=page.size, what=name, check_digest=False)
+        return f"{what}: page {page.group} [{page.start}, {page.end})"
 
-    def open_page(page: Page) -> AbstractContextManager[RawReader | None]:
-        name = f"{what}: page {page.group} [{page.start}, {page.end})"
-        return store.objects.open_raw(page.digest, size=page.size, what=name)
+    def load_page(page: Page) -> memoryview:
+        return store.objects.read(page.digest, size=page.size, what=named(page), check_digest=False)
+
+    def open_page(page: Page) -> AbstractContextManager[PieceReader]:
+        return store.objects.open_pieces(page.digest, size=page.size, what=named(page))
 
     return Verified(
         _seal,

@@ -238,7 +238,9 @@ class Measured:
         return tuple(runs)
 
     def _work(self, slot: Slot, form: str) -> dict[str, Callable[[Page], None]]:
+        from kvg.model.planes import join_planes
         from kvg.model.state import place_page
+        from kvg.objects.verified import scatter
 
         objects = self.library.store.objects
         raws = {page: bytearray(self.verified.read_page(page)) for page in self.pages}
@@ -267,11 +269,13 @@ class Measured:
 
         def unverified(page: Page) -> None:
             group = self.verified.manifest.group(page.group)
-            targets = slot.state.targets(group, page.start, page.end)
-            with objects.open_raw(page.digest, size=page.size, what="bench") as reader:
-                if reader is not None and targets is not None:
-                    reader.fill([memoryview(bytearray(data_start(group, page.n_tokens)))])
-                    reader.fill(targets)
+            targets = list(reversed(slot.state.targets(group, page.start, page.end) or ()))
+            left = data_start(group, page.n_tokens)
+            with objects.open_pieces(page.digest, size=page.size, what="bench") as reader:
+                for piece in reader.pieces(join_planes):
+                    skipped = min(left, piece.nbytes)
+                    left -= skipped
+                    scatter(piece[skipped:], targets)
 
         common = {"read": read, "hash": hashed, "copy": copy}
         return {**common, **({"unverified": unverified} if form == "raw" else {"decode": decode})}
