@@ -113,7 +113,9 @@ class Push:
         self._settings = settings
         self._place = place
         self._remote = remote
-        self._reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self._reader = Reader(
+            store, place, remote, keep=not settings.dry_run, report=settings.report
+        )
         self._began = time.monotonic()
         self._sent = Sent()
         self._broken: set[Digest] = set()

@@ -106,7 +106,7 @@ def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[
         for keyid, key in offers(remote).items():
             trusted = store.trust.find(keyid) is not None
             yield OfferedKey(keyid, _line(key), trusted, keyid in vouching)
-        reader = Reader(store, place, remote, keep=False)
+        reader = Reader(store, place, remote, keep=False, report=settings.report)
         for ref in remote.refs():
             try:
                 found = next(iter(reader.refs([ref])))

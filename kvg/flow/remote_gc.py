@@ -46,7 +46,7 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
             )
         remote.check()
         with marked(remote, store.log.origin, dry_run=settings.tell_dry_run()):
-            reader = Reader(store, place, remote, keep=not settings.dry_run)
+            reader = Reader(store, place, remote, keep=not settings.dry_run, report=settings.report)
             needed: set[Digest] = set()
             findings = tuple(_look(store, remote, reader, needed))
             yield from findings

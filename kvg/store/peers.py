@@ -3,6 +3,9 @@
 The copy has the layout of a log, and beside it ``publisher`` (who vouches for the log's key) and
 ``receipts/<envelope>`` (the proof that an attestation has a position in it). It only ever grows:
 a checkpoint that does not extend the one kept is a rollback or a fork, and is refused.
+
+What was last seen is remembered a second time, with the user's keys: should the copy be lost, the
+log is still held against that, and ``lost`` tells of it.
 """
 
 from __future__ import annotations
@@ -13,29 +16,37 @@ from typing import TYPE_CHECKING, Final
 from kvg import durable
 from kvg.digest import Digest, hex_of
 from kvg.errors import Corrupt, NotFound, Untrusted
+from kvg.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Set
     from pathlib import Path
 
     from kvg.log.log import Log
     from kvg.log.tiles import Tiles, TileSource
     from kvg.signing.keys import PublicKey
+    from kvg.store.store import Store
+    from kvg.trust import Keyring
 
 FOLDER: Final = "peers"
 PUBLISHER: Final = "publisher"
 RECEIPTS: Final = "receipts"
 MAX_PUBLISHER_BYTES: Final = 1 << 16
+_REF_MARK = b'"type":"ref"'
 _ORIGIN = r"[a-z0-9_-][a-z0-9._-]*"
 
 
 class Peers:
     """The logs of others that a store has seen. Call ``take`` under the store's lock."""
 
-    def __init__(self, root: Path, *, staging: Path) -> None:
-        """``root`` is the store's folder."""
+    def __init__(
+        self, root: Path, *, staging: Path, own: str = "", keyring: Keyring | None = None
+    ) -> None:
+        """``root`` is the folder of the store, ``own`` its log, as ``keyring`` knows it."""
         self._folder = root / FOLDER
         self._staging = staging
+        self._own = own
+        self._keyring = keyring if own else None
 
     def log(self, origin: str) -> Log | None:
         """The log as last seen; None when it never was. Raises ``Corrupt``, ``Untrusted``."""
@@ -69,10 +80,45 @@ class Peers:
         new = open_checkpoint(note, origin=origin, verifier=public, what=f"{what}: checkpoint")
         kept = self.log(origin)
         tiles = Tiles(source, new.size, new.root)
-        if kept is not None:
-            _check_key(kept, public, tiles, source)
-            _check_extends(what, kept, tiles)
+        for known in (kept, self.remembered(origin, kept)):
+            if known is not None:
+                _check_key(known, public, tiles, source)
+                _check_extends(what, known, tiles)
         return tiles
+
+    def remembered(self, origin: str, kept: Log | None) -> Remembered | None:
+        """What the user saw of the log when that is more than ``kept`` is; else None.
+
+        Raises ``Corrupt`` when it can't be read.
+        """
+        if self._keyring is None:
+            return None
+        data = self._keyring.seen_peer(self._own, origin)
+        if data is None:
+            return None
+        found = _parse_remembered(
+            data, origin, what=str(self._keyring.peer_path(self._own, origin))
+        )
+        return found if kept is None or kept.size < found.size else None
+
+    def lost(self) -> Iterator[tuple[str, int]]:
+        """(origin, size) of each log that was seen and of which no copy is kept."""
+        kept = self.origins()
+        for origin in () if self._keyring is None else self._keyring.seen_peers(self._own):
+            if origin not in kept:
+                found = self.remembered(origin, None)
+                yield origin, 0 if found is None else found.size
+
+    def _remember(self, log: Log) -> None:
+        from kvg.trust.keyring import is_key_name
+
+        if self._keyring is None or not is_key_name(log.origin):
+            return
+        from kvg.signing.note import encode_verifier
+
+        data = f"{encode_verifier(log.origin, log.verifier)}\n".encode() + log.note
+        if self._keyring.seen_peer(self._own, log.origin) != data:
+            self._keyring.keep_peer(self._own, log.origin, data)
 
     def take(self, origin: str, verifier: bytes, note: bytes, source: TileSource) -> Log:
         """As ``check``, and keep the copy: every byte checked, the checkpoint last."""
@@ -92,6 +138,7 @@ class Peers:
         taken = self.log(origin)
         if taken is None:
             raise Corrupt(f"log {origin}: gone as it was taken", hint="kvg fsck")
+        self._remember(taken)
         return taken
 
     def publisher(self, origin: str) -> bytes | None:
@@ -123,6 +170,47 @@ class Peers:
         return self._folder / origin
 
 
+def unexplained(store: Store) -> tuple[str, ...]:
+    """The refs, as ``origin/handbook``, whose value is in no log that is kept here: nothing is left
+    of the log that they came from. Logs that can't be read explain nothing."""
+    wanted = {
+        (name.partition("/")[2], move.digest): (name, move.index)
+        for name, move in store.newest_moves().items()
+        if move.digest is not None and store.is_tracking(name)
+    }
+    if wanted:
+        for place, index in _values(store.log, wanted.keys()):
+            if index < wanted[place][1]:  # pushed from here: what is pulled comes after
+                del wanted[place]
+    for log in _readable(store.peers) if wanted else ():
+        for place, _ in _values(log, wanted.keys()):
+            del wanted[place]
+    return tuple(sorted(name for name, _ in wanted.values()))
+
+
+def _values(log: Log, wanted: Set[tuple[str, Digest]]) -> Iterator[tuple[tuple[str, Digest], int]]:
+    """(name, value) and index of each move of a ref in ``log`` that is among ``wanted``."""
+    from kvg.log.entry import RefEntry, parse_entry
+
+    for index, raw in enumerate(log.read()):
+        if _REF_MARK in raw:
+            entry = parse_entry(raw, what=f"log {log.origin}: entry {index}")
+            if isinstance(entry, RefEntry) and entry.digest is not None:
+                place = (entry.name, entry.digest)
+                if place in wanted:
+                    yield place, index
+
+
+def _readable(peers: Peers) -> Iterator[Log]:
+    for origin in peers.origins():
+        try:
+            log = peers.log(origin)
+        except (Corrupt, Untrusted):
+            continue
+        if log is not None and not any(True for _ in log.faults()):
+            yield log
+
+
 def parse_verifier_line(line: bytes, *, origin: str) -> PublicKey:
     """The key of a log from its ``verifier`` file. Raises ``Corrupt``, ``Untrusted``."""
     from kvg.signing.note import parse_verifier
@@ -140,12 +228,36 @@ def parse_verifier_line(line: bytes, *, origin: str) -> PublicKey:
     return public
 
 
-def _followed(kept: Log) -> int:
+@frozen
+class Remembered:
+    """A log as the user last saw it: the key it had, and how far it went."""
+
+    origin: str
+    verifier: PublicKey
+    size: int
+    root: bytes
+
+
+def _parse_remembered(data: bytes, origin: str, *, what: str) -> Remembered:
+    from kvg.log.checkpoint import open_checkpoint
+
+    line, _, note = data.partition(b"\n")
+    try:
+        public = parse_verifier_line(line + b"\n", origin=origin)
+        found = open_checkpoint(note, origin=origin, verifier=public, what=what)
+    except (Corrupt, Untrusted) as error:
+        raise Corrupt(
+            f"{what}: {error.message}", hint=f"if it is of no use, remove {what}"
+        ) from None
+    return Remembered(origin, public, found.size, found.root)
+
+
+def _followed(kept: Log | Remembered) -> int:
     """Up to where changes of key are in force here: not the last entry's, if its taking was cut."""
     return max(kept.size - 1, 0)
 
 
-def _check_key(kept: Log, public: PublicKey, tiles: Tiles, source: TileSource) -> None:
+def _check_key(kept: Log | Remembered, public: PublicKey, tiles: Tiles, source: TileSource) -> None:
     """Raise ``Untrusted`` unless ``public`` is the key of ``kept`` or follows from it."""
     from kvg.log.rekey import steps_there
     from kvg.signing.note import parse_verifier
@@ -175,7 +287,7 @@ def _rekeyed(kept: Log, tiles: Tiles, source: TileSource) -> Iterator[tuple[str,
         yield VERIFIER, f"{step.line}\n".encode()
 
 
-def _check_extends(what: str, kept: Log, new: Tiles) -> None:
+def _check_extends(what: str, kept: Log | Remembered, new: Tiles) -> None:
     if new.size < kept.size:
         raise Untrusted(
             f"{what}: rolled back from size {kept.size}, seen before, to {new.size}",

@@ -209,13 +209,16 @@ class Store:
 
     def _read_seen(self) -> bytes | None:
         """The newest checkpoint of this log that this user saw in earlier runs."""
+        origin = self._origin()
+        return None if self.keyring is None or not origin else self.keyring.seen_checkpoint(origin)
+
+    def _origin(self) -> str | None:
+        """The name of this store's log as it is pinned, if the keyring can know it."""
         from kvg.signing.note import parse_verifier
         from kvg.trust.keyring import is_key_name
 
         origin = parse_verifier(self.config.text(LOG_KEY) or "", what=LOG_KEY)[0]
-        if self.keyring is None or not is_key_name(origin):
-            return None
-        return self.keyring.seen_checkpoint(origin)
+        return origin if is_key_name(origin) else None
 
     def _check_seen(self, log: Log, note: bytes | None) -> None:
         """Raise ``Untrusted`` unless ``log`` extends the checkpoint ``note`` seen earlier."""
@@ -262,7 +265,9 @@ class Store:
         """The logs of other publishers, as last seen."""
         from kvg.store.peers import Peers
 
-        return Peers(self.root, staging=self.staging)
+        return Peers(
+            self.root, staging=self.staging, own=self._origin() or "", keyring=self.keyring
+        )
 
     @property
     def quarantine(self) -> ObjectFolder:

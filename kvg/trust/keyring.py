@@ -2,7 +2,8 @@
 
 ``NAME.pem`` holds the private key (PKCS#8, 0600 from its creation), ``NAME.pub`` the public one as
 an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here, and
-``logs/ORIGIN.seen`` the newest checkpoint of a log that this user has seen, wherever it was made.
+``logs/ORIGIN.seen`` the newest checkpoint of a log that this user has seen, wherever it was made;
+``logs/ORIGIN.peers/`` what the store of that log last saw of the logs of others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LOGS = "logs"
 SEEN = ".seen"
+PEERS = ".peers"
 NEXT = ".next.pem"
 CACHE_SECRET = "cache.secret"
 SECRET_BYTES = 32
@@ -209,6 +211,43 @@ class Keyring:
     def seen_path(self, origin: str) -> Path:
         """Where the newest checkpoint seen of the log ``origin`` is kept."""
         return self._log_path(origin).with_suffix(SEEN)
+
+    def seen_peers(self, own: str) -> tuple[str, ...]:
+        """The logs of others that the store of the log ``own`` has seen, ascending."""
+        try:
+            names = os.listdir(self._log_path(own).with_suffix(PEERS))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            durable.raise_translated(error, self._log_path(own).with_suffix(PEERS))
+        return tuple(sorted(name for name in names if is_key_name(name)))
+
+    def seen_peer(self, own: str, origin: str) -> bytes | None:
+        """What that store last saw of the log ``origin``; None when it never did."""
+        path = self.peer_path(own, origin)
+        try:
+            with durable.translated(path), open(path, "rb") as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except NotFound:
+            return None
+
+    def keep_peer(self, own: str, origin: str, data: bytes) -> bool:
+        """Remember what that store saw of the log ``origin``; False where it can't be."""
+        path = self.peer_path(own, origin)
+        try:
+            self._check_folder()
+            self._make_folder(path.parent.parent)
+            self._make_folder(path.parent)
+            durable.replace(path, [data], staging=path.parent, mode=0o600)
+        except KvgError:
+            return False
+        return True
+
+    def peer_path(self, own: str, origin: str) -> Path:
+        """Where it is kept what the store of the log ``own`` saw of the log ``origin``."""
+        if not is_key_name(origin):
+            raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
+        return self._log_path(own).with_suffix(PEERS) / origin
 
     def cache_secret(self) -> bytes | None:
         """32 bytes that only this user has, to know caches again that lie where others write.

@@ -123,14 +123,17 @@ def fsck(
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store), *_missing_trust(store)]
     peers, pushed = [*_peers(store)], Published(store)
+    lost = [*_lost_peers(store)] if _is_readable(store) else []
     sent = [*pushed.findings()]
-    yield from (*index, *log, *trust, *peers, *sent)
+    yield from (*index, *log, *trust, *peers, *lost, *sent)
     is_readable = not log or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
-    tally.faults += len(index) + len(log) + len(trust) + len(peers) + len(sent) + len(differing)
+    tally.faults += (
+        len(index) + len(log) + len(trust) + len(peers) + len(lost) + len(sent) + len(differing)
+    )
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
     for name, digest in pushed.named.items():
@@ -187,6 +190,26 @@ def _peers(store: Store) -> Iterator[Finding]:
             faults = [error]
         for fault in faults:
             yield Finding(fault.code, fault.kind, name, fault.message, "kvg fsck --repair")
+
+
+def _lost_peers(store: Store) -> Iterator[Finding]:
+    """Logs of others that were seen and of which nothing is left to hold them against."""
+    from kvg.store.peers import unexplained
+
+    def told(name: str, text: str) -> Finding:
+        return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {text}", "kvg fetch REMOTE")
+
+    try:
+        seen = tuple(store.peers.lost())
+        for origin, size in seen:
+            yield told(f"peers/{origin}", f"missing; it was seen here at size {size}")
+        refs = () if seen else unexplained(store)
+    except _UNREADABLE as error:
+        yield finding_of(error, "peers")
+        return
+    if refs:
+        more = f" and {len(refs) - 1} more" if len(refs) > 1 else ""
+        yield told("peers", f"nothing is kept of the log that {refs[0]}{more} came from")
 
 
 def _missing_trust(store: Store) -> Iterator[Finding]:

@@ -90,7 +90,9 @@ def test_a_damaged_copy_of_anothers_log_is_found_and_taken_anew(
     faults = [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
     assert {fault.object for fault in faults} == {f"peers/{origin}"}
     assert repaired(bob) == {f"peers/{origin}": ["moved"]}
-    assert not [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
+    (gone,) = [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
+    assert gone.object == f"peers/{origin}" and "missing" in gone.message
     newer = alice.deposit("next", range(7, 50))
     alice.push()
     assert not bob.pull().findings and bob.store.ref("origin/next") == newer
+    assert not [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]

@@ -59,7 +59,9 @@ class Fetch:
         self._settings = settings
         self.place = place
         self._remote = remote
-        self.reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self.reader = Reader(
+            store, place, remote, keep=not settings.dry_run, report=settings.report
+        )
         self.locked: Mapping[str, Digest] = {}
         """What some refs have to be, whatever the remote's newest is."""
         self.fetched: list[Fetched] = []

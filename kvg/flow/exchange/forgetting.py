@@ -68,7 +68,9 @@ class _Forgetting:
         self._place = place
         self._remote = remote
         self._digest = digest
-        self._reader = Reader(store, place, remote, keep=not settings.dry_run)
+        self._reader = Reader(
+            store, place, remote, keep=not settings.dry_run, report=settings.report
+        )
         self._refs: list[str] = []
         self._objects = self._bytes = self._stays = 0
 

@@ -24,7 +24,9 @@ from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
 from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
+from kvg.store.peers import unexplained
 
 if TYPE_CHECKING:
     from kvg.errors import KvgError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from kvg.log.log import Log
     from kvg.log.tiles import Tiles
     from kvg.remote import Pointer, Remote
+    from kvg.report import Report
     from kvg.signing.keys import PublicKey
     from kvg.store import Store
     from kvg.store.refs import Move
@@ -87,7 +90,16 @@ class Reader:
     a dry run does not.
     """
 
-    def __init__(self, store: Store, place: Place, remote: Remote, *, keep: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        place: Place,
+        remote: Remote,
+        *,
+        keep: bool,
+        report: Report | None = None,
+    ) -> None:
+        self._report: Report = report or SilentReport()
         self.store = store
         self.place = place
         self.remote = remote
@@ -140,11 +152,33 @@ class Reader:
         )
         self._vouched[origin] = (vouched, key)
         peers = self.store.peers
+        self._tell_of_loss(origin)
         if not self._keep:
             return ReadLog(origin, peers.check(origin, line, note, files), None)
         log = peers.take(origin, line, note, files)
         peers.keep_publisher(origin, vouched)
         return ReadLog(origin, log.tiles, log)
+
+    def _tell_of_loss(self, origin: str) -> None:
+        """Say so when what is kept of a log, to hold it against, is gone or has gone back."""
+        kept = self.store.peers.log(origin)
+        seen = self.store.peers.remembered(origin, kept)
+        if seen is not None:
+            self._report.warning(
+                f"log {origin}: {'nothing' if kept is None else f'size {kept.size}'} of it is left "
+                f"in peers, where it had size {seen.size}: held against what you saw then"
+            )
+        elif kept is None and any(
+            ref.startswith(f"{self.place.name}/") for ref in unexplained(self.store)
+        ):
+            self._report.warning(
+                f"log {origin}: refs of {self.place.name} came from a log of which nothing is left "
+                "in peers: whether it went back cannot be told this time"
+            )
+
+    def _has_lost(self) -> bool:
+        start = f"{self.place.name}/"
+        return any(ref.startswith(start) for ref in unexplained(self.store))
 
     def _note(self, note: bytes | None, origin: str) -> bytes:
         if note is None:
