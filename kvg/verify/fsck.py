@@ -123,7 +123,7 @@ def fsck(
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store), *_missing_trust(store)]
     peers, pushed = [*_peers(store)], Published(store)
-    lost = [*_lost_peers(store)] if _is_readable(store) else []
+    lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
     yield from (*index, *log, *trust, *peers, *lost, *sent)
     is_readable = not log or _is_readable(store)
@@ -192,8 +192,11 @@ def _peers(store: Store) -> Iterator[Finding]:
             yield Finding(fault.code, fault.kind, name, fault.message, "kvg fsck --repair")
 
 
-def _lost_peers(store: Store) -> Iterator[Finding]:
-    """Logs of others that were seen and of which nothing is left to hold them against."""
+def _lost_peers(store: Store, *, is_whole: bool) -> Iterator[Finding]:
+    """Logs of others that were seen and of which nothing is left to hold them against.
+
+    ``is_whole``: what is left is sound; a damaged one may be where a ref came from.
+    """
     from kvg.store.peers import unexplained
 
     def told(name: str, text: str) -> Finding:
@@ -203,7 +206,7 @@ def _lost_peers(store: Store) -> Iterator[Finding]:
         seen = tuple(store.peers.lost())
         for origin, size in seen:
             yield told(f"peers/{origin}", f"missing; it was seen here at size {size}")
-        refs = () if seen else unexplained(store)
+        refs = unexplained(store) if is_whole and not seen else ()
     except _UNREADABLE as error:
         yield finding_of(error, "peers")
         return
