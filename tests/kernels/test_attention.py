@@ -195,3 +195,14 @@ def test_every_tile_of_the_menu_computes_attention(
         for tile in tile_menu(repeat):
             found = attention(query, keys, values, start, spec, tiles=(tile,))
             torch.testing.assert_close(found.double(), wide, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_keys_and_values_may_lie_anywhere(made: Made, dtype: torch.dtype) -> None:
+    spec = AttentionSpec(scale=0.25, window=200)
+    query = made(6, 45, 16, dtype=dtype)
+    keys, values = made(2, 512, 16, dtype=dtype), made(2, 512, 24, dtype=dtype)
+    whole = attention(query, keys, values, 300, spec)
+    for skip in (1, 4, 8, 13):
+        k, v = made(2, 512, 16, dtype=dtype, skip=skip), made(2, 512, 24, dtype=dtype, skip=skip)
+        assert torch.equal(attention(query, k, v, 300, spec), whole)

@@ -93,6 +93,28 @@ def test_two_rows_keep_their_bits_at_any_address(
         assert torch.equal(found[:2], linear(made(2, 576), weight, tiles=tile))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_and_biases_may_lie_anywhere(made: Made, dtype: torch.dtype) -> None:
+    x = made(5, 576, dtype=dtype)
+    whole = linear(x, made(192, 576, dtype=dtype), made(192, dtype=dtype))
+    for skip in (1, 4, 8, 13):
+        weight, bias = made(192, 576, dtype=dtype, skip=skip), made(192, dtype=dtype, skip=skip)
+        assert torch.equal(linear(x, weight, bias), whole)
+        columns = weight.t().contiguous().t()
+        assert not columns.is_contiguous() and torch.equal(linear(x, columns, bias), whole)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_without_a_proved_menu_a_row_keeps_its_bits(made: Made, dtype: torch.dtype) -> None:
+    """The default is the one tile that others are compared with, in every dtype."""
+    weight, x = made(192, 576, dtype=dtype), made(600, 576, dtype=dtype)
+    whole = linear(x, weight)
+    for n in ROWS:
+        assert torch.equal(linear(x[:n], weight), whole[:n]), n
+        assert torch.equal(linear(x[-n:], weight), whole[-n:]), n
+    assert torch.equal(whole, linear(x, weight, tiles=ONE))
+
+
 def test_an_alignment_left_out_shows(
     two_rows: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

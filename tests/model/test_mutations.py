@@ -15,7 +15,7 @@ import kvg_kernels.alignment
 from kvg.errors import Incompatible
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
-from kvg.model import cancelling, invariant, opening, probe, selfcheck
+from kvg.model import cancelling, experts, invariant, opening, probe, selfcheck
 from kvg.model.loader import LoadedModel
 from kvg.model.made import made_input
 from kvg.model.session import Session
@@ -207,6 +207,47 @@ def test_a_tile_that_is_wrong_at_its_end_alone_is_not_used(
     after = selfcheck.prove_tiles(model).linear
     assert any(tile in tiles for tiles in before.values())
     assert not any(tile in tiles for tiles in after.values())
+
+
+def test_a_layout_that_sums_in_another_order_is_not_used(
+    tiny: dict[str, Path], monkeypatch: Patch
+) -> None:
+    model = models.load(tiny["llama"], "BF16")
+    if not selfcheck.prove_tiles(model).packed:
+        pytest.skip("this torch lays out no weights that agree with plain ones")
+    real = selfcheck.packed_linear
+
+    def other(x: torch.Tensor, packed: object, *more: object) -> torch.Tensor:
+        half = torch.zeros_like(x)
+        half[:, : x.shape[1] // 2] = x[:, : x.shape[1] // 2]
+        return real(half, packed, *more) + real(x - half, packed, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(selfcheck, "packed_linear", other)
+    assert selfcheck.prove_tiles(model).packed == {}
+
+
+@pytest.mark.parametrize("name", ["Mixtral", "gpt-oss"])
+def test_experts_that_compute_one_row_otherwise_are_refused(name: str, monkeypatch: Patch) -> None:
+    """Split-K and another path for M = 1, as a library's batched product has them."""
+    model = load(EXACT[name](), "BF16", name)
+
+    def spoilt(operator: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def call(*given: torch.Tensor) -> torch.Tensor:
+            *added, a, b = given
+            if a.shape[1] != 1:
+                return operator(*given)
+            half = a.shape[-1] // 2
+            x, y = a.float(), b.float()
+            out = x[..., :half] @ y[:, :half] + x[..., half:] @ y[:, half:]
+            return (out + added[0].float() if added else out).to(a.dtype)
+
+        return call
+
+    for module in (selfcheck, experts):
+        monkeypatch.setattr(module, "bmm", spoilt(module.bmm))
+        monkeypatch.setattr(module, "baddbmm", spoilt(module.baddbmm))
+    with pytest.raises(Incompatible, match=r"product .* of experts .* its other rows"):
+        opening.session_of(model, schedule=None)
 
 
 def test_inputs_that_cancel_are_zero_but_for_rounding(tiny: dict[str, Path]) -> None:
