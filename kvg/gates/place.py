@@ -12,7 +12,6 @@ from kvg.canon import Json
 from kvg.digest import sha256
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
-from kvg.gates.apart import MODULE, Apart
 from kvg.gates.outcome import log_text
 from kvg.objects.statement import Resource
 from kvg.sandbox import Enclosure, Job, Limits, Outcome, run, start
@@ -56,6 +55,8 @@ class Place:
         return run(job, self.enclosure) if answer is None else self._run_beside(job, answer)
 
     def _run_beside(self, job: Job, answer: bytes) -> Outcome:
+        from kvg.gates.apart import MODULE, Apart
+
         apart = Apart(self.enclosure, job, answer)
         try:
             files = {**job.files, MODULE: apart.stand_in()}

@@ -7,7 +7,6 @@ import select
 import selectors
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -153,7 +152,9 @@ def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[list[str], str, 
 
 @contextmanager
 def _plain(job: Job) -> Iterator[tuple[list[str], str, list[int]]]:
-    with tempfile.TemporaryDirectory(prefix="kvg-") as folder:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="kvg-") as folder:
         for name, data in job.files.items():
             durable.replace(Path(folder, name), [data], staging=Path(folder))
         yield [_PRLIMIT, *job.limits.argv(), *job.argv], folder, []

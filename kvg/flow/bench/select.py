@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -39,6 +41,7 @@ STARTS = 15
 SEED = 4500
 _PROGRAM = b"def solve(a, b):\n    return a + b\n"
 _CHECKER = b"def check(answer, a, b):\n    return answer - a == b\n"
+_STEPS = ("canonicalise", "look up", "verify", "run")
 _CLI = "from kvg.cli.main import run; run()"
 
 
@@ -310,33 +313,70 @@ def _whole(
 def _cold(
     settings: Settings, forms: Sequence[Form], request: SelectRequest
 ) -> Iterator[SelectTime]:
-    """The command from its start to its end, and a Python that does nothing."""
+    """The command from its start to its end, its steps, and a Python that does nothing.
+
+    Also in processor time, of the command and all that it starts: other work on the machine
+    changes that less.
+    """
     if not request.starts:
         return
     random = Random(SEED + 4)
-    taken: dict[str, list[float]] = {"interpreter start": [], "kvg solve, cold": []}
-    for number in range(request.starts + 1):
-        form = random.choice([form for form in forms if form.constraint is None])
-        for what, words in (
-            ("interpreter start", ("pass",)),
-            ("kvg solve, cold", (_CLI, "solve", form.instance(random))),
-        ):
-            began = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, "-c", *words],
-                cwd=settings.cwd,
-                env=_environment(settings.cwd),
-                capture_output=True,
-                check=False,
-            )
-            if done.returncode:
-                raise KvgError(f"bench select: kvg solve: {done.stderr.decode(errors='replace')}")
-            if number:
-                taken[what].append((time.perf_counter() - began) * 1e6)
-    for what, values in taken.items():
+    plain = [form for form in forms if form.constraint is None]
+    nothing: list[_Started] = []
+    solved: list[_Started] = []
+    for _ in range(request.starts + 1):
+        text = random.choice(plain).instance(random)
+        nothing.append(_start(settings, "pass"))
+        solved.append(_start(settings, _CLI, "solve", text, "--json"))
+    nothing, solved = nothing[1:], solved[1:]  # the first ones only fill caches
+    whole = statistics.median(round(1e3 * item.wall_us) for item in solved) / 1e3
+    pairs = list(zip(solved, nothing, strict=True))
+    rows = {
+        "interpreter start": [item.wall_us for item in nothing],
+        "kvg solve, cold": [item.wall_us for item in solved],
+        "beyond interpreter start": [max(0.0, a.wall_us - b.wall_us) for a, b in pairs],
+        **{f"cold: {name}": [item.steps[name] for item in solved] for name in _STEPS},
+    }
+    for what, values in rows.items():
+        yield _timed(request.families, what, values, whole)
+    rows = {
+        "processor time: interpreter start": [item.cpu_us for item in nothing],
+        "processor time: kvg solve, cold": [item.cpu_us for item in solved],
+        "processor time: beyond": [max(0.0, a.cpu_us - b.cpu_us) for a, b in pairs],
+    }
+    for what, values in rows.items():
         yield _timed(request.families, what, values)
-    pairs = zip(taken["kvg solve, cold"], taken["interpreter start"], strict=True)
-    yield _timed(request.families, "beyond interpreter start", [max(0.0, a - b) for a, b in pairs])
+
+
+@frozen
+class _Started:
+    """One command: microseconds by the clock and of the processor, and of the steps it tells."""
+
+    wall_us: float
+    cpu_us: float
+    steps: Mapping[str, float]
+
+
+def _start(settings: Settings, *words: str) -> _Started:
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", *words],
+        cwd=settings.cwd,
+        env=_environment(settings.cwd),
+        capture_output=True,
+        check=False,
+    )
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise KvgError(f"bench select: kvg solve: {done.stderr.decode(errors='replace')}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    steps = _steps(json.loads(done.stdout)) if done.stdout else {}
+    return _Started(wall * 1e6, cpu * 1e6, steps)
+
+
+def _steps(answer: Mapping[str, float]) -> Mapping[str, float]:
+    taken = (answer["canonical_us"], answer["select_us"], answer["verify_us"])
+    return dict(zip(_STEPS, (*taken, answer["run_ms"] * 1e3), strict=True))
 
 
 def _environment(folder: Path) -> dict[str, str]:
