@@ -29,8 +29,12 @@ def input_of(sample: int, length: int) -> str:
     return sha256(encode_ids(made_ids(sample, length, SMOLLM2_VOCABULARY)))
 
 
-def test_exactness() -> None:
-    setup, *rest = records("exactness")
+@pytest.mark.parametrize(
+    ("file", "threads", "batches", "n_runs"),
+    [("exactness", {1}, {10}, 500), ("exactness-threads", {1, 2}, {1, 3}, 120)],
+)
+def test_exactness(file: str, threads: set[int], batches: set[int], n_runs: int) -> None:
+    setup, *rest = records(file)
     summary = rest.pop()
     runs = [r for r in rest if r["type"] == "exactness-run"]
     for run in runs:
@@ -38,7 +42,8 @@ def test_exactness() -> None:
         assert run["equal"] is same
         assert run["input"] == input_of(run["sample"], run["length"])
     assert len({(r["sample"], r["length"]) for r in runs}) == len({r["logits"] for r in runs})
-    assert summary["runs"] == len(runs)
+    assert ({r["threads"] for r in runs}, {r["batch"] for r in runs}) == (threads, batches)
+    assert summary["runs"] == len(runs) == n_runs
     assert summary["equal"] == sum(run["equal"] for run in runs) == len(runs)
     assert setup["dtype"] == "BF16"
 
