@@ -28,8 +28,8 @@ from rechecking.shapes import check_shape
 
 SUMS = "SHA256SUMS"
 
-OPTIONAL = {"growth", "verify"}
-"""What a benchmark leaves out when told so."""
+OPTIONAL = {"growth", "verify", "restore-verified", "restore-part", "restore-skipped"}
+"""What a benchmark leaves out when told so, or where it cannot be."""
 
 BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("bench-setup exactness-run exactness-row exactness-summary", f.check_exactness),
@@ -44,7 +44,11 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("class prereg-sample prereg-summary own foreign", f.check_prereg),
     ("fuzz", f.check_fuzz),
     ("machine verify growth", f.check_store),
-    ("bench-setup restore-row restore-stage restore-other restore-summary", f.check_restore),
+    (
+        "bench-setup restore-row restore-stage restore-verified restore-part restore-other "
+        "restore-skipped restore-summary",
+        f.check_restore,
+    ),
     ("bench-setup energy-row", f.check_energy),
     ("bench-setup context-access context-bench-summary", f.check_context),
 )

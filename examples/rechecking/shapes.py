@@ -59,11 +59,14 @@ SHAPES = {
     "ratio:x runs:l sha256_runs_gb_per_s:l",
     "growth": "command:s artifacts:n objects:n seconds:x cpu_seconds:x memory_mb:x",
     "restore-row": "tokens:n form:s cache:s repeats:n bytes_raw:n bytes_stored:n prefill_ms:x "
-    "verify_ms:x restore_ms:x first_token_ms:x factor:x exact:b runs_ms:l",
+    "verify_ms:x restore_ms:x token_ms:x first_token_ms:x factor:x exact:b runs_ms:l",
     "restore-stage": "tokens:n form:s stage:s threads:n repeats:n bytes:n ms:x cpu_ms:x share:?x "
     "runs_ms:l",
-    "restore-other": "tokens:n way:s repeats:n bytes_stored:n first_token_ms:x notices_damage:b "
-    "exact:b runs_ms:l",
+    "restore-other": "tokens:n way:s repeats:n bytes_stored:n load_ms:x first_token_ms:x "
+    "notices_damage:b exact:b runs_ms:l",
+    "restore-verified": "tokens:n form:s threads:n verified_ms:x unverified_ms:x cost:f",
+    "restore-part": "tokens:n form:s part:s ms:f share:f",
+    "restore-skipped": "way:s reason:s",
     "restore-summary": "tokens:n factor_raw:x factor_planes:x exact:b",
     "energy-row": "way:s tokens:n tokens_computed:n runs:n seconds:x cpu_seconds:x joules:?x "
     "counter:?s",
@@ -95,6 +98,8 @@ RAW = {
     "restore-row": "tokens bytes_raw bytes_stored prefill_ms runs_ms",
     "restore-stage": "tokens threads bytes runs_ms",
     "restore-other": "tokens bytes_stored notices_damage exact runs_ms",
+    "restore-verified": "tokens threads",
+    "restore-part": "tokens ms",
     "energy-row": "tokens tokens_computed runs seconds cpu_seconds joules",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
     "context-bench-summary": "blocks tokens windows",

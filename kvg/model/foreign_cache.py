@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import DynamicCache
 
+from kvg.digest import Digest
+from kvg.model.dtypes import tensor_digest
 from kvg.model.speed import StockModel
 
 Tensors = dict[str, torch.Tensor]
@@ -30,10 +32,37 @@ WAYS: dict[str, tuple[Callable[[Tensors, Path], None], Callable[[Path], Tensors]
 """How the tensors of a cache are written and read."""
 
 
+class KeptState(Protocol):
+    """The state of all but the last token of a text, kept in a file by someone else.
+
+    ``fresh`` is the digest of the logits that its own pass over the whole text gives.
+    """
+
+    fresh: Digest
+
+    def load(self) -> Callable[[], Digest]:
+        """Read the file; what comes back runs the last token and gives its logits' digest."""
+
+    def notices_a_flipped_bit(self) -> bool:
+        """Whether reading the file fails when one bit in the middle of it is another.
+
+        The file stays damaged.
+        """
+
+
+def flip_a_bit(path: Path) -> None:
+    """Make one bit in the middle of the file another."""
+    with open(path, "r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+
+
 class KeptCache:
     """A stock model's cache of all but the last of ``ids``, written to ``path`` in one of ``WAYS``.
 
-    ``fresh`` are the logits ``[vocabulary]`` of the stock model's own pass over all of ``ids``.
+    It is a ``KeptState``.
     """
 
     def __init__(self, stock: StockModel, ids: Sequence[int], path: Path, way: str) -> None:
@@ -44,22 +73,20 @@ class KeptCache:
         cache = DynamicCache()
         stock.run(ids[:-1], cache)
         save(_tensors(cache), path)
-        self.fresh = stock.run(ids, DynamicCache())
+        self.fresh = tensor_digest(stock.run(ids, DynamicCache()))
 
-    def restored(self) -> torch.Tensor:
-        """Read the cache back and run the last token after it: its logits ``[vocabulary]``."""
-        return self._stock.run([self._last], _cache(self._load(self._path)))
+    def load(self) -> Callable[[], Digest]:
+        tensors = self._load(self._path)
+
+        def run() -> Digest:
+            logits = self._stock.run([self._last], _cache(tensors))
+            logits.argmax().item()
+            return tensor_digest(logits)
+
+        return run
 
     def notices_a_flipped_bit(self) -> bool:
-        """Whether reading the file fails when one bit in the middle of it is another.
-
-        The file stays damaged.
-        """
-        with open(self._path, "r+b") as file:
-            file.seek(self._path.stat().st_size // 2)
-            (byte,) = file.read(1)
-            file.seek(-1, 1)
-            file.write(bytes([byte ^ 1]))
+        flip_a_bit(self._path)
         try:
             self._load(self._path)
         except (RuntimeError, ValueError, SafetensorError, OSError):

@@ -35,17 +35,31 @@ def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
     for row in rows:
         assert row["exact"] is True
         assert row["factor"] == pytest.approx(row["prefill_ms"] / row["first_token_ms"])
-        assert row["verify_ms"] + row["restore_ms"] <= 4 * row["first_token_ms"]
+        parts = row["verify_ms"] + row["restore_ms"] + row["token_ms"]
+        assert parts == pytest.approx(row["first_token_ms"])
     stages = {(r["form"], r["stage"]) for r in rest if r["type"] == "restore-stage"}
     assert {stage for form, stage in stages if form == "raw"} == {
         "read", "hash", "copy", "unverified", "restore"
     }  # fmt: skip
     assert ("planes", "decode") in stages
     assert rest[-1]["type"] == "restore-summary"
+    assert {(r["form"], r["threads"]) for r in rest if r["type"] == "restore-verified"} == {
+        (r["form"], r["threads"]) for r in rest if r["type"] == "restore-stage"
+    }
+    for form, names in (("raw", []), ("planes", ["inflate", "join planes"])):
+        parts = [r for r in rest if r["type"] == "restore-part" and r["form"] == form]
+        assert [r["part"] for r in parts] == ["read", *names, "hash", "place", "rest", "total"]
+        assert sum(r["share"] for r in parts[:-1]) == pytest.approx(1)
     others = [r for r in rest if r["type"] == "restore-other"]
-    assert [r["way"] for r in others] == ["transformers, safetensors", "transformers, torch.save"]
-    assert all(r["bytes_stored"] > 0 and r["first_token_ms"] > 0 for r in others)
-    assert not others[0]["notices_damage"]  # safetensors has no checksum
+    assert [r["way"] for r in others] == [
+        "kvg, raw", "kvg, planes", "transformers, safetensors", "transformers, torch.save"
+    ]  # fmt: skip
+    assert all(r["bytes_stored"] > 0 and r["first_token_ms"] > r["load_ms"] > 0 for r in others)
+    # safetensors has no checksum
+    assert [r["notices_damage"] for r in others[:3]] == [True, True, False]
+    assert others[0]["exact"] and others[1]["exact"]
+    (skipped,) = [r for r in rest if r["type"] == "restore-skipped"]
+    assert skipped["way"] == "llama.cpp" and "--gguf" in skipped["reason"]
     assert (user.folder / "r.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (user.folder / "r.svg").read_text()[:2000]
 

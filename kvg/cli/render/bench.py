@@ -26,9 +26,12 @@ from kvg.flow.records.bench import (
     RecurringRun,
     RecurringSummary,
     RestoreOther,
+    RestorePart,
     RestoreRow,
+    RestoreSkipped,
     RestoreStage,
     RestoreSummary,
+    RestoreVerified,
     SelectBatch,
     SelectSummary,
     SelectTime,
@@ -207,7 +210,8 @@ def restore_row(record: RestoreRow, view: View) -> Iterator[str]:
     yield (
         f"{record.tokens:>7,} tokens  {record.form:<6} {record.cache}  "
         f"prefill {seconds(record.prefill_ms):>7}  graft and first token "
-        f"{record.first_token_ms:8.1f} ms (restore {record.restore_ms:.1f})  "
+        f"{record.first_token_ms:8.1f} ms (verify {record.verify_ms:.1f}, restore "
+        f"{record.restore_ms:.1f}, token {record.token_ms:.1f})  "
         f"{record.factor:6.1f} times  {mark}\n"
     )
 
@@ -226,9 +230,28 @@ def restore_other(record: RestoreOther, view: View) -> Iterator[str]:
     damage = "a flipped bit is noticed" if record.notices_damage else "a flipped bit goes unnoticed"
     yield (
         f"{record.tokens:>7,} tokens  {record.way:<26} first token "
-        f"{record.first_token_ms:8.1f} ms  "
+        f"{record.first_token_ms:8.1f} ms (load {record.load_ms:.1f})  "
         f"{size(record.bytes_stored)}  {damage}  {'exact' if record.exact else 'not exact'}\n"
     )
+
+
+def restore_verified(record: RestoreVerified, view: View) -> Iterator[str]:
+    yield (
+        f"{record.tokens:>7,} tokens  {record.form:<6} {count(record.threads, 'thread'):<9}  "
+        f"verified {record.verified_ms:.1f} ms, unverified {record.unverified_ms:.1f} ms: "
+        f"{record.cost:+.0%}\n"
+    )
+
+
+def restore_part(record: RestorePart, view: View) -> Iterator[str]:
+    yield (
+        f"{record.tokens:>7,} tokens  {record.form:<6} {record.part:<11} {record.ms:8.1f} ms  "
+        f"{record.share:5.1%} of one thread's restore\n"
+    )
+
+
+def restore_skipped(record: RestoreSkipped, view: View) -> Iterator[str]:
+    yield f"{record.way}: not measured: {record.reason}\n"
 
 
 def energy_row(record: EnergyRow, view: View) -> Iterator[str]:
@@ -282,7 +305,10 @@ RENDERERS = cast(
         "bench-machine": machine,
         "energy-row": energy_row,
         "restore-other": restore_other,
+        "restore-part": restore_part,
         "restore-row": restore_row,
+        "restore-skipped": restore_skipped,
+        "restore-verified": restore_verified,
         "restore-stage": restore_stage,
         "restore-summary": restore_summary,
         "context-access": context_access,

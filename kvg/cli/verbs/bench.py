@@ -14,6 +14,9 @@ Tasks = Annotated[Path, typer.Option("--tasks", metavar="FILE", help="Tasks, in 
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw it, as .png and as .svg.")
 ]
+Gguf = Annotated[
+    Path | None, typer.Option("--gguf", metavar="FILE", help="The same model, for llama.cpp.")
+]
 Model = Annotated[str | None, typer.Option("--model", metavar="M", help="A registered model.")]
 
 
@@ -230,18 +233,20 @@ def restore(
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", min=1, help="Grafts in each way; 5.")
     ] = 5,
+    gguf: Gguf = None,
     plot: Plot = None,
 ) -> Iterable[Record]:
     """Graft and first token against cold prefill, and where the time goes.
 
     Each text is grafted from raw pages and from compressed ones, with a warm and a cold cache of
-    the system; every page is verified every time. The stages of the longest stand beside it.
+    the system; every page is verified every time. For the longest text: each stage alone, what
+    verifying costs, a restore taken apart, and the same text kept by transformers and llama.cpp.
     """
     from kvg.cli.plots import plotted
     from kvg.flow.bench.restore import RestoreRequest, bench_restore
 
     run = invocation(ctx)
-    request = RestoreRequest(model, parse_numbers(lengths, option="--lengths"), repeats)
+    request = RestoreRequest(model, parse_numbers(lengths, option="--lengths"), repeats, gguf)
     return plotted(bench_restore(run.store, run.settings, request), plot)
 
 

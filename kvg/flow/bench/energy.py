@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvg.errors import UsageError
 from kvg.flow.bench.counters import counted
 from kvg.flow.bench.library import open_library
-from kvg.flow.bench.restore import Measured
+from kvg.flow.bench.measured import Measured
 from kvg.flow.bench.setup import setup_of
 from kvg.flow.records.bench import EnergyRow
 

@@ -332,10 +332,12 @@ class RestoreRow(Record):
     """Graft and first token of one text, against a cold prefill of it to its first token.
 
     ``form`` is how pages are stored: ``raw`` or ``planes``. ``cache``: ``cold`` runs have the
-    pages' files dropped from the system's cache before each. Times are medians in milliseconds;
-    ``prefill_ms`` is of one run, ``factor`` how many times as long. Every page was verified in
-    every run; ``exact`` says that every run met its witness and gave the prefill's first token.
-    ``runs_ms`` are all runs (verify, restore, first token).
+    pages' files dropped from the system's cache before each. Times are milliseconds of the run in
+    the middle: ``verify_ms`` (log, signatures, manifest), ``restore_ms`` (the pages) and
+    ``token_ms`` (one forward pass, the witness) are together ``first_token_ms``. ``prefill_ms`` is
+    of one run, ``factor`` how many times as long. Every page was verified in every run; ``exact``
+    says that every run met its witness and gave the prefill's first token. ``runs_ms`` are all
+    runs (verify, restore, first token).
     """
 
     type: ClassVar[str] = "restore-row"
@@ -348,6 +350,7 @@ class RestoreRow(Record):
     prefill_ms: float
     verify_ms: float
     restore_ms: float
+    token_ms: float
     first_token_ms: float
     factor: float
     exact: bool
@@ -358,11 +361,11 @@ class RestoreRow(Record):
 class RestoreStage(Record):
     """One stage of a restore alone, over all pages of one text, with ``threads`` threads.
 
-    ``read`` from the system's cache, ``hash`` BLAKE3, ``decode`` from byte planes with the frames'
-    checksums, ``copy`` from memory to the slot, ``unverified`` read straight to the slot and not
-    hashed, ``restore`` all of it. ``ms`` is the quickest of ``repeats``, ``cpu_ms`` the least
-    processor time. ``share``: of the slowest stage in the restore, at as many threads. ``runs_ms``
-    are all runs (by the clock, of processor time).
+    ``read`` from the system's cache into memory that is there, ``hash`` BLAKE3, ``decode`` from
+    byte planes, ``copy`` from memory to the slot: what none can do without. ``restore`` is all of
+    it, ``unverified`` the same without the hash. ``ms`` is the quickest of ``repeats``, ``cpu_ms``
+    the least processor time. ``share``: of the slowest stage in the restore, at as many threads.
+    ``runs_ms`` are all runs (by the clock, of processor time).
     """
 
     type: ClassVar[str] = "restore-stage"
@@ -376,6 +379,42 @@ class RestoreStage(Record):
     cpu_ms: float
     share: float | None
     runs_ms: tuple[tuple[float, float], ...]
+
+
+@frozen
+class RestoreVerified(Record):
+    """The same restore with every page verified and without, in turns; ``cost`` is the share of
+    the unverified time that verifying takes on top."""
+
+    type: ClassVar[str] = "restore-verified"
+    tokens: int
+    form: str
+    threads: int
+    verified_ms: float
+    unverified_ms: float
+    cost: float
+
+
+@frozen
+class RestorePart(Record):
+    """One part of a restore by one thread, taken apart as it runs: the parts, ``rest`` among them,
+    add up to ``total``. ``share`` is of that."""
+
+    type: ClassVar[str] = "restore-part"
+    tokens: int
+    form: str
+    part: str
+    ms: float
+    share: float
+
+
+@frozen
+class RestoreSkipped(Record):
+    """A way that could not be measured here, and why."""
+
+    type: ClassVar[str] = "restore-skipped"
+    way: str
+    reason: str
 
 
 @frozen
@@ -393,10 +432,11 @@ class RestoreOther(Record):
     way: str
     repeats: int
     bytes_stored: int
+    load_ms: float
     first_token_ms: float
     notices_damage: bool
     exact: bool
-    runs_ms: tuple[float, ...]
+    runs_ms: tuple[tuple[float, float], ...]
 
 
 @frozen
