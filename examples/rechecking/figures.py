@@ -67,6 +67,11 @@ def check_moved(table: Table) -> None:
     for row in table.of("own-position-summary"):
         keys = table.of("keys-moved", arithmetic=row["arithmetic"])
         logits = table.of("logits-moved", arithmetic=row["arithmetic"])
+        at = [r["offset"] for r in logits]
+        need(at == [1 << n for n in range(len(at))], f"{what}: offsets of logits")
+        at = [r["offset"] for r in keys]
+        step = at[1] - at[0] if len(at) > 1 else 1
+        need(at == [1 + n * step for n in range(len(at))], f"{what}: offsets of keys")
         expect(
             row,
             f"{what}: {row['arithmetic']}",
