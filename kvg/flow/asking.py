@@ -83,6 +83,38 @@ class Asked:
         )
 
 
+def answer_together(asked: Sequence[Asked], max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
+    """What ``Asked.answer`` gives for each, computed side by side. All are of one session.
+
+    Raises ``Incompatible`` unless the session is of the invariant reference.
+    """
+    from kvg.model.session import lowest_maximum
+
+    session = asked[0].session
+    found: list[list[int]] = [[] for _ in asked]
+    for item in asked:
+        item.slot.truncate(len(item.ids))
+    logits = {n: item.logits for n, item in enumerate(asked)}
+    while logits:
+        for n, row in list(logits.items()):
+            found[n].append(lowest_maximum(row))
+            is_full = len(found[n]) == max_tokens or asked[n].slot.length >= session.model.window
+            if is_full or found[n][-1] in session.model.eos_ids:
+                del logits[n]
+        left = list(logits)
+        if left:
+            rows = session.run_batch(
+                [asked[n].slot for n in left], [[found[n][-1]] for n in left], [0]
+            )
+            logits = {n: rows[at, 0] for at, n in enumerate(left)}
+    return [_said(item, tuple(ids)) for item, ids in zip(asked, found, strict=True)]
+
+
+def _said(asked: Asked, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    has_ended = ids[-1] in asked.session.model.eos_ids
+    return asked.tokenizer.decode(list(ids[:-1] if has_ended else ids)), ids
+
+
 def question_ids(
     tokenizer: Tokenizer, messages: Sequence[Message], *, begun: str = "", after: bool = False
 ) -> tuple[int, ...]:

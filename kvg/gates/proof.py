@@ -1,13 +1,15 @@
 """``coq:`` and ``lean:``: formal proofs, checked by the prover itself.
 
 The file of the gate, if it has one, comes first and states the theorem; what is judged goes on
-with its proof. What a proof rests on is asked of the prover in a second run, over which the proof
-has no say.
+with its proof. What each name of the file rests on is asked of the prover in runs of their own,
+over which the proof has no say.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,7 @@ from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
 
 _COQ_THEOREM: Final = re.compile(
-    r"\b(?:Theorem|Lemma|Corollary|Proposition|Fact|Remark)\s+([A-Za-z_][A-Za-z0-9_']*)"
+    r"\b(?:Theorem|Lemma|Corollary|Proposition|Property|Fact|Remark|Example)\s+([^\W\d][\w']*)"
 )
 _COQ_REFUSED: Final = re.compile(
     r"\b(Admitted|admit|give_up|Abort|Reset|Back|Undo|Restart|Load|Redirect|Cd|Drop|Extraction"
@@ -27,7 +29,21 @@ _COQ_REFUSED: Final = re.compile(
 )
 _COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
 _COQ_CLOSED: Final = "Closed under the global context"
-_COQ_AXIOM: Final = re.compile(r"^([A-Za-z_][\w.']*)\s*(?::|is\b|$)", re.MULTILINE)
+_COQ_AXIOM: Final = re.compile(r"^([^\s:]+)", re.MULTILINE)
+_COQ_NAMES: Final = """Require proof.
+Remove Search Blacklist "Private_" "_subproof" "_subterm".
+Set Search Output Name Only.
+Search _ inside proof.
+"""
+_COQ_SCRIPT: Final = """set -e
+COQC -q -R . "" proof.v >&2
+COQC -q -R . "" names.v > names
+cat names
+echo SEPARATOR
+{ echo 'Require proof. Set Printing Width 100000.'
+  sed 's/.*/Print Assumptions &./' names; } > assumptions.v
+exec COQC -q -R . "" assumptions.v
+"""
 _LEAN_THEOREM: Final = re.compile(r"^\s*(?:theorem|lemma)\s+([A-Za-z_][\w.']*)", re.MULTILINE)
 _LEAN_REFUSED: Final = re.compile(
     r"\b(sorry|admit|axiom|unsafe|native_decide|implemented_by|extern|run_cmd|opaque)\b"
@@ -50,14 +66,14 @@ def coq_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
         refused = f"states {', '.join(sorted(again))} again"
     if refused:
         return _outcome(spec, place, stated, refused, None)
-    asked = "Require proof.\n" + "".join(f"Print Assumptions proof.{name}.\n" for name in names)
-    script = f'{program} -q -R . "" proof.v >&2 && exec {program} -q -R . "" assumptions.v'
+    separator = os.urandom(16).hex()
+    script = _COQ_SCRIPT.replace("COQC", shlex.quote(program)).replace("SEPARATOR", separator)
     outcome = place.run(
         ("/bin/sh", "-c", script),
-        {"proof.v": source, "assumptions.v": asked.encode()},
+        {"proof.v": source, "names.v": _COQ_NAMES.encode()},
         readable=_home(program),
     )
-    reason = outcome.reason or _coq_rests_on(outcome, names, spec.axioms)
+    reason = outcome.reason or _coq_rests_on(outcome, separator, names, spec.axioms)
     return _outcome(spec, place, stated, reason, outcome)
 
 
@@ -78,10 +94,17 @@ def coq_without_comments(source: str) -> str:
     return " ".join(kept)
 
 
-def _coq_rests_on(outcome: Outcome, names: tuple[str, ...], allowed: frozenset[str]) -> str:
-    said = outcome.stdout.decode("utf-8", "replace")
+def _coq_rests_on(
+    outcome: Outcome, separator: str, stated: tuple[str, ...], allowed: frozenset[str]
+) -> str:
+    """Why what the file holds rests on too much; every name in it is looked at."""
+    listed, _, said = outcome.stdout.decode("utf-8", "replace").partition(f"{separator}\n")
+    names = listed.split()
+    missing = set(stated) - {name.rpartition(".")[2] for name in names}
+    if missing:
+        return f"does not hold {', '.join(sorted(missing))} in the end"
     if said.count(_COQ_CLOSED) + said.count("Axioms:") != len(names):
-        return "the prover did not say what each theorem rests on"
+        return "the prover did not say what each name rests on"
     open_parts = said.replace(_COQ_CLOSED, "").replace("Axioms:", "")
     axioms = set(_COQ_AXIOM.findall(open_parts))
     beyond = sorted(name for name in axioms if not {name, name.rpartition(".")[2]} & allowed)

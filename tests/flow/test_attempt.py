@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.flow.asking import Asked, ask_messages
+from kvg.flow.asking import Asked, answer_together, ask_messages
 from kvg.flow.attempt import named_text, slot_names
 from kvg.flow.trace import trace_ref
 from kvg.problem.family import parse_problem
@@ -196,3 +196,16 @@ def test_seeds_side_by_side_are_those_one_by_one(tiny: dict[str, Path]) -> None:
     ask = asked.seeds(7, 0.7)
     assert [ask(seed) for seed in (5, 0)] == [together[5][0], together[0][0]]
     assert asked.answer(7) == asked.answer(7)
+
+
+def test_questions_side_by_side_are_answered_as_alone(tiny: dict[str, Path]) -> None:
+    session, tokenizer = models.session(tiny["llama"]), models.tokenizer(tiny["llama"])
+    texts = (TEXT, "Another.", "One more, and a longer one.")
+
+    def asked() -> list[Asked]:
+        return [
+            ask_messages(session, tokenizer, ({"role": "user", "content": text},)) for text in texts
+        ]
+
+    for most in (1, 9):
+        assert answer_together(asked(), most) == [item.answer(most) for item in asked()]

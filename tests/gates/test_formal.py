@@ -48,6 +48,42 @@ def test_a_proof_that_is_none(gate: Gate, proof: str, named: str) -> None:
     assert named in done.reason or named.encode() in done.evidence
 
 
+HIDDEN = {
+    "an axiom of another alphabet": "Axiom é : 1 = 2.\nTheorem t : 1 = 2. Proof. exact é. Qed.",
+    "a theorem of another alphabet": (
+        "Axiom bad : 1 = 2.\nTheorem étrange : 1 = 2. Proof. exact bad. Qed.\nTheorem t : True. "
+        "Proof. exact I. Qed."
+    ),
+    "a definition": "Axiom bad : 1 = 2.\nDefinition d : 1 = 2 := bad.\n"
+    "Theorem t : True. Proof. exact I. Qed.",
+    "a module": "Module M. Axiom bad : 1 = 2. Example e : 1 = 2. Proof. exact bad. Qed. End M.\n"
+    "Theorem t : True. Proof. exact I. Qed.",
+    "a name that a search leaves out": "Axiom bad : 1 = 2.\nLemma t_subproof : 1 = 2. Proof. exact "
+    "bad. Qed.\nTheorem t : True. Proof. exact I. Qed.",
+    "what nothing uses": "Axiom bad : 1 = 2.\nTheorem t : True. Proof. exact I. Qed.",
+    "a module type": "Module Type T. Axiom a : 1 = 2. End T.\nDeclare Module X : T.\n"
+    "Theorem t : 1 = 2. Proof. exact X.a. Qed.",
+}
+
+
+@needs_coq
+@pytest.mark.parametrize("name", HIDDEN)
+def test_no_axiom_hides(gate: Gate, name: str) -> None:
+    done = gate("coq:", "text", HIDDEN[name])
+    assert done.result == "FAILED" and "axioms that are not listed" in done.reason, done.reason
+
+
+@needs_coq
+def test_modules_sections_and_types(gate: Gate) -> None:
+    source = (
+        "Module M. Inductive color := Red | Green. Theorem u : Red <> Green. Proof. discriminate. "
+        "Qed. End M.\nSection S. Variable n : nat. Theorem inside : n = n. Proof. reflexivity. "
+        "Qed. End S.\nRequire Import Arith.\nTheorem α : 1 + 1 = 2. Proof. reflexivity. Qed.\n"
+    )
+    done = gate("coq:", "text", source)
+    assert done.is_passed, done.reason
+
+
 @needs_coq
 def test_axioms_are_listed_or_refused(gate: Gate) -> None:
     source = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
+from kvg.flow.asking import SIDE_BY_SIDE
 from kvg.flow.bench.library import open_library, read_tasks
 from kvg.flow.bench.setup import setup_of
 from kvg.flow.records.bench import CapabilityRun, CapabilitySummary
@@ -55,12 +56,13 @@ def bench_capability(
         yield setup_of("capability", library.model, library.session)
         before = library.weights()
         with settings.report.task("capability", len(tasks), "tasks") as progress:
-            for number, task in enumerate(tasks):
-                for run in _runs(library, number, task, request.max_tokens):
+            for first in range(0, len(tasks), SIDE_BY_SIDE):
+                part = tasks[first : first + SIDE_BY_SIDE]
+                for run in _runs(library, first, part, request.max_tokens):
                     right[run.way] += run.right
                     tokens[run.way] += run.tokens
                     yield run
-                progress.advance(1)
+                progress.advance(len(part))
         routed = sum(task.family in library.blocks for task in tasks)
         yield CapabilitySummary(
             tasks=len(tasks),
@@ -74,19 +76,34 @@ def bench_capability(
         )
 
 
-def _runs(library: Library, number: int, task: Task, most: int) -> Iterator[CapabilityRun]:
-    """Both ways. Where no block is routed to, nothing is grafted: that is alone once more."""
-    alone = _run(library, number, task, "alone", most)
-    yield alone
-    if task.family in library.blocks:
-        yield _run(library, number, task, "grafted", most)
-    else:
-        yield replace(alone, way="grafted")
+def _runs(
+    library: Library, first: int, tasks: Sequence[Task], most: int
+) -> Iterator[CapabilityRun]:
+    """Both ways, several tasks side by side, which changes no bit. Where no block is routed to,
+    nothing is grafted: that is alone once more."""
+    alone = _answered(library, first, tasks, "alone", most)
+    routed = [task for task in tasks if task.family in library.blocks]
+    grafted = {run.input: run for run in _answered(library, first, routed, "grafted", most)}
+    for number, run in enumerate(alone, first):
+        yield run
+        yield replace(grafted.get(run.input, run), task=number, way="grafted")
 
 
-def _run(library: Library, number: int, task: Task, way: str, most: int) -> CapabilityRun:
-    asked = library.ask(task.text, grafted=way == "grafted")
-    said, ids = asked.answer(most)
+def _answered(
+    library: Library, first: int, tasks: Sequence[Task], way: str, most: int
+) -> list[CapabilityRun]:
+    from kvg.flow.asking import answer_together
+
+    if not tasks:
+        return []
+    asked = [library.ask(task.text, grafted=way == "grafted") for task in tasks]
+    said = answer_together(asked, most)
+    return [_run(library, first + n, task, way, *said[n]) for n, task in enumerate(tasks)]
+
+
+def _run(
+    library: Library, number: int, task: Task, way: str, said: str, ids: Sequence[int]
+) -> CapabilityRun:
     block = library.blocks.get(task.family) if way == "grafted" else None
     return CapabilityRun(
         task=number,
