@@ -328,6 +328,20 @@ def check_restore(table: Table) -> None:
            exact=all(r["exact"] for r in rows))  # fmt: skip
 
 
+def check_stored(table: Table) -> None:
+    what = table.what
+    row = table.one("store-deposit")
+    runs = sorted(row["runs_ms"], key=lambda run: run[1] / run[0])
+    prefill, store = runs[(len(runs) - 1) // 2]
+    expect(row, what, repeats=len(runs), prefill_ms=prefill, store_ms=store,
+           overhead=store / prefill)  # fmt: skip
+    table.grid(table.of("store-row"), "form")
+    for row in table.of("store-row"):
+        verify, alone = (min(part) for part in zip(*row["runs_ms"], strict=True))
+        expect(row, what, repeats=len(row["runs_ms"]), verify_ms=verify, sha256_ms=alone,
+               share=alone / verify)  # fmt: skip
+
+
 def check_energy(table: Table) -> None:
     for row in table.of("energy-row"):
         need((row["joules"] is None) is (row["counter"] is None), f"{table.what}: joules of what?")

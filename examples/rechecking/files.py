@@ -49,6 +49,7 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
         "restore-skipped restore-summary",
         f.check_restore,
     ),
+    ("bench-setup store-deposit store-row", f.check_stored),
     ("bench-setup energy-row", f.check_energy),
     ("bench-setup context-access context-bench-summary", f.check_context),
 )

@@ -68,6 +68,9 @@ SHAPES = {
     "restore-part": "tokens:n form:s part:s ms:f share:f",
     "restore-skipped": "way:s reason:s",
     "restore-summary": "tokens:n factor_raw:x factor_planes:x exact:b",
+    "store-deposit": "tokens:n repeats:n prefill_ms:x store_ms:x overhead:x runs_ms:l",
+    "store-row": "tokens:n form:s repeats:n bytes_raw:n bytes_stored:n verify_ms:x sha256_ms:x "
+    "share:x runs_ms:l",
     "energy-row": "way:s tokens:n tokens_computed:n runs:n seconds:x cpu_seconds:x joules:?x "
     "counter:?s",
     "context-access": "number:n offset:n block:n first_token_ms:x restored_bytes:n memory_bytes:n "
@@ -100,6 +103,8 @@ RAW = {
     "restore-other": "tokens bytes_stored notices_damage exact runs_ms",
     "restore-verified": "tokens threads",
     "restore-part": "tokens ms",
+    "store-deposit": "tokens runs_ms",
+    "store-row": "tokens bytes_raw bytes_stored runs_ms",
     "energy-row": "tokens tokens_computed runs seconds cpu_seconds joules",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
     "context-bench-summary": "blocks tokens windows",

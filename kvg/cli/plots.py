@@ -22,7 +22,8 @@ SUFFIXES = (".png", ".svg")
 def plotted(records: Iterable[Record], path: Path | None) -> Iterator[Record]:
     """``records`` as they come, and once they have all come a picture of them at ``path``.
 
-    Both a PNG and an SVG are written, whichever ``path`` names. Raises ``UsageError`` for another
+    Both a PNG and an SVG are written, whichever ``path`` names; of several kinds of measurement one
+    picture each, ``path`` with the kind added to its name. Raises ``UsageError`` for another
     ending and ``Incompatible`` without matplotlib, before anything is measured.
     """
     if path is None:
@@ -30,13 +31,17 @@ def plotted(records: Iterable[Record], path: Path | None) -> Iterator[Record]:
         return
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--plot {path}: not .png or .svg")
-    figure = _figure()
+    _figure()
     kept = []
     for record in records:
         kept.append(record)
         yield record
-    _draw(figure, kept)
-    _save(figure, path)
+    kinds = [kind for kind in _PICTURES if any(record.type == kind for record in kept)]
+    for kind in kinds:
+        figure, own = _figure(), [record for record in kept if record.type == kind]
+        _PICTURES[kind](figure, own, kept)
+        name = path if len(kinds) == 1 else path.with_stem(f"{path.stem}-{kind.partition('-')[0]}")
+        _save(figure, name)
 
 
 def _figure() -> Figure:
@@ -55,13 +60,6 @@ def _save(figure: Figure, path: Path) -> None:
     for suffix in SUFFIXES:
         with durable.translated(path):
             figure.savefig(path.with_suffix(suffix), dpi=150)
-
-
-def _draw(figure: Figure, records: list[Record]) -> None:
-    for kind, draw in _PICTURES.items():
-        own = [record for record in records if record.type == kind]
-        if own:
-            draw(figure, own, records)
 
 
 def _restore(figure: Figure, rows: list[Record], _: list[Record]) -> None:

@@ -236,10 +236,12 @@ VERBS: tuple[Verb, ...] = (
             ("acceptance", "how much of what all seeds agree on is right"),
             ("recurring", "what deposited solutions leave a model to decode"),
             ("restore", "graft and first token against cold prefill, and where the time goes"),
+            ("store", "what storing costs over computing, on disk, and to verify"),
             ("energy", "what the first token costs by prefill and by graft"),
             ("context", "move the window over a context by chance, time against depth"),
             ("select", "find the methods of many near twins by exact address"),
             ("speed", "time the invariant reference against stock attention on this machine"),
+            ("all", "each of them once, at sizes that take minutes"),
         ),
     ),
     Verb(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from rechecking.files import check_rows
 
+from kvg.flow.bench import everything
 from kvg.flow.bench.context import slope_of
 from kvg.flow.bench.counters import counted
+from kvg.flow.bench.select import SelectRequest
 from tests import models
 
 
@@ -58,6 +60,8 @@ def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
     # safetensors has no checksum
     assert [r["notices_damage"] for r in others[:3]] == [True, True, False]
     assert others[0]["exact"] and others[1]["exact"]
+    shown = kvg("bench", "restore", "--lengths", "64", "--repeats", "1")
+    assert shown.code == 0 and "unverified" in shown.out and "not measured" in shown.out
     (skipped,) = [r for r in rest if r["type"] == "restore-skipped"]
     assert skipped["way"] == "llama.cpp" and "--gguf" in skipped["reason"]
     assert (user.folder / "r.png").read_bytes()[:4] == b"\x89PNG"
@@ -80,6 +84,36 @@ def test_context(kvg: Callable[..., Any], user: models.User) -> None:
     assert all((r["replayed"] is not None) == (r["number"] % 10 == 0) for r in accesses)
     assert len({r["block"] for r in accesses}) > 3
     assert summary["slope_low"] <= summary["slope_ms"] <= summary["slope_high"]
+
+
+def test_store(kvg: Callable[..., Any]) -> None:
+    done = kvg("bench", "store", "--length", "300", "--repeats", "2", "--json")
+    assert done.code == 0, done.err
+    check_rows(records(done), "store")
+    _, deposit, raw, planes = records(done)
+    assert deposit["store_ms"] > 0 and len({tuple(run) for run in deposit["runs_ms"]}) == 2
+    assert (raw["form"], planes["form"]) == ("raw", "planes")
+    assert planes["bytes_stored"] < raw["bytes_stored"] and raw["bytes_raw"] < raw["bytes_stored"]
+    shown = kvg("bench", "store", "--length", "64", "--repeats", "1")
+    assert "deposited: prefill" in shown.out and "SHA-256 alone" in shown.out
+
+
+def test_all_of_them(
+    kvg: Callable[..., Any], user: models.User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(everything, "SELECT", SelectRequest(81, 1000, 0, 0, 0))
+    done = kvg("bench", "all", "--tokens", "64", "--repeats", "1", "--plot", "all.png", "--json")
+    assert done.code == 0, done.err
+    found = records(done)
+    named = [r["bench"] for r in found if r["type"] in ("bench-setup", "bench-machine")]
+    assert named == ["exactness", "restore", "store", "context", "select", "energy", "speed"]
+    starts = [n for n, r in enumerate(found) if r["type"] in ("bench-setup", "bench-machine")]
+    for name, start, end in zip(named, starts, [*starts[1:], None], strict=True):
+        check_rows(found[start:end], name)
+    for kind in ("restore", "context"):
+        assert (user.folder / f"all-{kind}.png").stat().st_size > 1000
+        assert (user.folder / f"all-{kind}.svg").stat().st_size > 1000
 
 
 def test_energy_is_counted_or_null(kvg: Callable[..., Any]) -> None:

@@ -36,6 +36,8 @@ from kvg.flow.records.bench import (
     SelectSummary,
     SelectTime,
     SpeedRow,
+    StoreDeposit,
+    StoreRow,
 )
 
 
@@ -254,6 +256,22 @@ def restore_skipped(record: RestoreSkipped, view: View) -> Iterator[str]:
     yield f"{record.way}: not measured: {record.reason}\n"
 
 
+def store_deposit(record: StoreDeposit, view: View) -> Iterator[str]:
+    yield (
+        f"{record.tokens:,} tokens deposited: prefill {seconds(record.prefill_ms)}, stored in "
+        f"{record.store_ms:.1f} ms more: {record.overhead:.1%}\n"
+    )
+
+
+def store_row(record: StoreRow, view: View) -> Iterator[str]:
+    yield (
+        f"{record.tokens:,} tokens  {record.form:<6} {size(record.bytes_stored)} of "
+        f"{size(record.bytes_raw)} ({record.bytes_stored / record.bytes_raw:.0%})  verify "
+        f"{record.verify_ms:.1f} ms, {record.bytes_raw / record.verify_ms / 1e6:.2f} GB/s; "
+        f"SHA-256 alone / verify {record.share:.2f}\n"
+    )
+
+
 def energy_row(record: EnergyRow, view: View) -> Iterator[str]:
     joules = "no counter" if record.joules is None else f"{record.joules:.2f} J ({record.counter})"
     yield (
@@ -304,6 +322,8 @@ RENDERERS = cast(
         "recurring-summary": recurring_summary,
         "bench-machine": machine,
         "energy-row": energy_row,
+        "store-deposit": store_deposit,
+        "store-row": store_row,
         "restore-other": restore_other,
         "restore-part": restore_part,
         "restore-row": restore_row,

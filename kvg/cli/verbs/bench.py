@@ -290,7 +290,55 @@ def energy(
     return bench_energy(run.store, run.settings, EnergyRequest(model, length, runs))
 
 
+def store(
+    ctx: typer.Context,
+    model: Model = None,
+    length: Annotated[
+        int, typer.Option("--length", metavar="N", min=1, help="Tokens of a text; 4000.")
+    ] = 4000,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Deposits, and looks; 3.")
+    ] = 3,
+) -> Iterable[Record]:
+    """What storing costs over computing, on disk, and to verify.
+
+    Deposits of texts that are new to a store of their own; then the last one in each stored form,
+    every byte verified, beside SHA-256 alone. bench/store.py grows a store to many artifacts.
+    """
+    from kvg.flow.bench.store import StoreRequest, bench_store
+
+    run = invocation(ctx)
+    return bench_store(run.store, run.settings, StoreRequest(model, length, repeats))
+
+
+def all_(
+    ctx: typer.Context,
+    model: Model = None,
+    tokens: Annotated[
+        int, typer.Option("--tokens", metavar="N", min=32, help="Of the longest text; 4000.")
+    ] = 4000,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Of what is timed; 3.")
+    ] = 3,
+    plot: Plot = None,
+) -> Iterable[Record]:
+    """Each of them once, at sizes that take minutes.
+
+    exactness, restore, store, context (over a few blocks of Python's language reference), select,
+    energy and speed. Those that need a file of tasks are run on their own. With --plot one picture
+    for each that has one, named after it.
+    """
+    from kvg.cli.plots import plotted
+    from kvg.flow.bench.everything import EverythingRequest, bench_all
+
+    run = invocation(ctx)
+    request = EverythingRequest(model, tokens, repeats)
+    return plotted(bench_all(run.store, run.settings, request), plot)
+
+
 COMMANDS = {
+    "all": all_,
+    "store": store,
     "energy": energy,
     "restore": restore,
     "context": context,
@@ -303,6 +351,14 @@ COMMANDS = {
     "speed": speed,
 }
 EXAMPLES = {
+    "all": """
+    $ kvg bench all --plot bench.png
+    $ kvg bench all --tokens 1000 --json > all.jsonl
+    """,
+    "store": """
+    $ kvg bench store
+    $ kvg bench store --length 1000 --json > store.jsonl
+    """,
     "energy": """
     $ kvg bench energy
     $ kvg bench energy --length 1000 --runs 50 --json

@@ -49,14 +49,15 @@ class Measured:
     token: int
 
     @classmethod
-    def of(cls, library: Library, length: int, repeats: int) -> Measured:
+    def of(cls, library: Library, length: int, repeats: int, *, skip: int = 0) -> Measured:
+        """About ``length`` tokens of Python's language reference, from letter ``skip`` on."""
         from kvg.model.session import lowest_maximum
         from kvg.verify import verify_artifact
 
         topics = pydoc_data.topics.topics
-        text = "\n".join(topics[name] for name in sorted(topics))[: 12 * length + 64]
+        text = "\n".join(topics[name] for name in sorted(topics))[skip : skip + 12 * length + 64]
         text = text[: library.tokenizer.prefix(text, length)]
-        request = DepositRequest(f"text-{length}", text=text)
+        request = DepositRequest(f"text-{length}-{skip}", text=text)
         from kvg.flow.deposit import deposit
 
         deposited = deposit(library.store, library.settings, request)

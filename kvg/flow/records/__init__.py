@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         SelectSummary,
         SelectTime,
         SpeedRow,
+        StoreDeposit,
+        StoreRow,
     )
     from kvg.flow.records.computed import (
         Deposited,
@@ -161,6 +163,8 @@ _HOMES = {
     "LogitsMoved": "bench",
     "OwnPositionSummary": "bench",
     "SpeedRow": "bench",
+    "StoreDeposit": "bench",
+    "StoreRow": "bench",
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
     "Artifact": "artifacts",
@@ -307,6 +311,8 @@ __all__ = [
     "ObjectBytes",
     "OwnPositionSummary",
     "SpeedRow",
+    "StoreDeposit",
+    "StoreRow",
     "OfferedKey",
     "RemoteCollected",
     "Pinned",

@@ -440,6 +440,43 @@ class RestoreOther(Record):
 
 
 @frozen
+class StoreDeposit(Record):
+    """What a deposit of ``tokens`` took beyond its prefill: pages put, proved and signed, the log.
+
+    Of the deposit in the middle by ``overhead``, which is ``store_ms`` over ``prefill_ms``;
+    ``runs_ms`` are all (prefill, store).
+    """
+
+    type: ClassVar[str] = "store-deposit"
+    tokens: int
+    repeats: int
+    prefill_ms: float
+    store_ms: float
+    overhead: float
+    runs_ms: tuple[tuple[float, float], ...]
+
+
+@frozen
+class StoreRow(Record):
+    """An artifact in one stored form: its size, and the time to verify every byte of it.
+
+    ``sha256_ms`` is that of SHA-256 alone over the raw pages in memory, by as many threads;
+    ``share`` is that over ``verify_ms``. Both are the least of ``runs_ms`` (verify, SHA-256).
+    """
+
+    type: ClassVar[str] = "store-row"
+    tokens: int
+    form: str
+    repeats: int
+    bytes_raw: int
+    bytes_stored: int
+    verify_ms: float
+    sha256_ms: float
+    share: float
+    runs_ms: tuple[tuple[float, float], ...]
+
+
+@frozen
 class EnergyRow(Record):
     """What one way to the first token of a text cost. ``tokens_computed`` went through the model.
 
