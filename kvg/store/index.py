@@ -23,6 +23,7 @@ from kvg.store.lmdb_file import (
     open_file,
     verify_file,
 )
+from kvg.store.scratch import NO_ROOM, scratch
 from kvg.store.tables import MemoryTables
 
 if TYPE_CHECKING:
@@ -269,11 +270,28 @@ class Index:
     def differences(self) -> tuple[str, ...]:
         """Where the tables on disk say other than the log and the objects; none when they agree.
 
-        Computes all tables anew in memory. Raises what reading the log raises.
+        Computes all tables anew: of a long log in a file beside it, in memory where there can be
+        none. Raises what reading the log raises.
         """
         log = self._log()
-        wanted = MemoryTables()
-        self._fold(wanted, log, 0, log.size)
+        with scratch(self._staging) as room:
+            beside = room() if log.size > BATCH_ENTRIES else None
+            if beside is not None:
+                try:
+                    start = 0
+                    while start < log.size:
+                        with beside.writing() as tables:
+                            self._fold(tables, log, start, BATCH_ENTRIES)
+                        start += BATCH_ENTRIES
+                    with beside.reading() as wanted:
+                        return self._compared(wanted)
+                except NO_ROOM:
+                    pass
+        in_memory = MemoryTables()
+        self._fold(in_memory, log, 0, log.size)
+        return self._compared(in_memory)
+
+    def _compared(self, wanted: Tables) -> tuple[str, ...]:
         try:
             file = open_file(self.folder)
             self._catch_up(file)
@@ -284,16 +302,15 @@ class Index:
         except (UnwritableIndex, NoSpace):
             return ()
 
-    def _differences(self, found: Tables, wanted: MemoryTables) -> Iterator[str]:
+    def _differences(self, found: Tables, wanted: Tables) -> Iterator[str]:
         for name in t.EXACT:
-            rows, expected = dict(found.scan(name)), dict(wanted.scan(name))
-            if rows != expected:
-                n = sum(1 for key in rows.keys() | expected if rows.get(key) != expected.get(key))
+            n = sum(1 for _ in _unequal(found.scan(name), wanted.scan(name)))
+            if n:
                 yield f"{name}: {n} rows differ from the log"
         for name in (t.TOKENS, t.PREFIXES):
-            lost = [key for key, _ in wanted.scan(name) if found.get(name, key) is None]
-            false = [key for key, _ in found.scan(name) if wanted.get(name, key) is None]
-            n = len(lost) + sum(1 for key in false if self._read(from_raw(key[32:])) is not None)
+            lost = sum(1 for key, _ in wanted.scan(name) if found.get(name, key) is None)
+            false = (key for key, _ in found.scan(name) if wanted.get(name, key) is None)
+            n = lost + sum(1 for key in false if self._read(from_raw(key[32:])) is not None)
             if n:
                 yield f"{name}: {n} rows differ from the objects"
 
@@ -303,6 +320,25 @@ class Index:
             check_file(self.folder / "data.mdb")
         except (BrokenIndex, UnwritableIndex) as error:
             raise Corrupt(error.message, hint="kvg reindex") from None
+
+
+def _unequal(
+    found: Iterator[tuple[bytes, bytes]], wanted: Iterator[tuple[bytes, bytes]]
+) -> Iterator[bytes]:
+    """The keys that are in one of two ascending tables only, or in both with other values."""
+    one, two = next(found, None), next(wanted, None)
+    while one is not None or two is not None:
+        if one == two:
+            one, two = next(found, None), next(wanted, None)
+        elif one is not None and (two is None or one[0] < two[0]):
+            yield one[0]
+            one = next(found, None)
+        elif two is not None and (one is None or two[0] < one[0]):
+            yield two[0]
+            two = next(wanted, None)
+        elif one is not None:
+            yield one[0]
+            one, two = next(found, None), next(wanted, None)
 
 
 def _structure_faults(path: Path) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from kvg.digest import Digest, hex_of, raw_of, sha256, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.store.layout import LOST_FOUND
+from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.verify.check import (
     Finding,
@@ -83,20 +84,16 @@ class FsckSummary:
 class _Tally:
     """What has been seen so far; an object is looked at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen: Seen) -> None:
         self.good = 0
         self.size_bytes = 0
         self.artifacts = 0
         self.faults = 0
-        self.seen: set[bytes] = set()
+        self._seen = seen
         self.bad: list[Digest] = []
 
     def is_new(self, digest: Digest) -> bool:
-        key = raw_of(digest)[:16]
-        if key in self.seen:
-            return False
-        self.seen.add(key)
-        return True
+        return self._seen.add(raw_of(digest))
 
     def saw(self, size_bytes: int) -> None:
         self.good += 1
@@ -115,8 +112,21 @@ def fsck(
 
     ``refetch`` tries to put a lost object back and says from where. ``advance`` is told of each
     object that was looked at. Raises ``Conflict`` when the lock that a repair needs is not had.
+    Memory grows with what the log names, by a few bytes for each other object.
     """
-    tally, repaired = _Tally(), 0
+    with scratch(store.staging) as room:
+        yield from _fsck(store, _Tally(Seen(room)), repair, refetch, threads, advance)
+
+
+def _fsck(
+    store: Store,
+    tally: _Tally,
+    repair: bool,
+    refetch: Callable[[Digest], str | None],
+    threads: int,
+    advance: Callable[[int], None],
+) -> Iterator[Finding | Repaired | FsckSummary]:
+    repaired = 0
     index = [_index_finding(text) for text in store.index.structure_faults()]
     if index:
         store.index.distrust()

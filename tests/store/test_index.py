@@ -259,3 +259,26 @@ def test_address_space_may_be_rationed(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.stdout.strip() == str(found), ran.stderr
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_differences_of_a_long_log_are_found_beside_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """The same is found either way: rows that are lost, changed and too many."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    for name in ("a", "b", "c"):
+        store.set_ref(name, made.digest)
+    if is_long:
+        monkeypatch.setattr("kvg.store.index.BATCH_ENTRIES", 2)
+    assert store.index.differences() == ()
+    store.index.note(lambda tables: tables.delete(t.REFS, b"a"))
+    store.index.note(lambda tables: tables.put(t.REFS, b"b", b"x"))
+    store.index.note(lambda tables: tables.put(t.REFS, b"zz", b"x"))
+    store.index.note(lambda tables: tables.put(t.PINS, bytes(32), bytes(8)))
+    assert store.index.differences() == (
+        "refs: 3 rows differ from the log",
+        "pins: 1 rows differ from the log",
+    )
+    assert [name for name in os.listdir(store.staging) if name.startswith("index")] == []
