@@ -5,7 +5,7 @@ The digest of an object is that of its raw bytes; how it is stored never changes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kvg.codec import zstd
 from kvg.codec.header import (
@@ -145,16 +145,17 @@ def check_padding(padding: memoryview, *, what: str) -> None:
 def _encode_frame(piece: memoryview, codec: int, planes: int) -> tuple[Frame, tuple[Buffer, ...]]:
     if codec == RAW:
         return Frame(len(piece), ((len(piece), AS_IS),), blake3_bytes(piece)), (piece,)
-    split: Sequence[Buffer] = split_planes(piece, planes) if codec == PLANES else (piece,)
-    coded = [_encode_plane(plane) for plane in split]
+    if codec == PLANES:
+        coded = [_kept(plane, zstd.compress_plane(plane)) for plane in split_planes(piece, planes)]
+    else:
+        coded = [_kept(piece, zstd.compress(piece))]
     parts = tuple(part for part, _ in coded)
     table = tuple((len(part), coding) for part, coding in coded)
     return Frame(len(piece), table, bytes.fromhex(blake3_all(parts))), parts
 
 
-def _encode_plane(plane: Buffer) -> tuple[Buffer, int]:
-    """``plane`` as zstd, or as it is when that gains under 2 %."""
-    packed = zstd.compress(plane)
+def _kept(plane: Buffer, packed: bytes) -> tuple[Buffer, int]:
+    """``plane`` as it is packed, or as it is when that gains under 2 %."""
     if len(packed) * 100 > len(plane) * 98:
         return plane, AS_IS
     return packed, COMPRESSED

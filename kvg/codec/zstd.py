@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     import zstandard
 
 LEVEL = 1
+LONG_PLANE_BYTES = 1 << 16
+PLANE_MATCH, PLANE_HASH_LOG, PLANE_WINDOW_LOG = 7, 8, 20
+"""How long planes are searched for repeats: there are next to none, and looking for short ones
+takes near twice the time and packs less well (bf16 pages: 0.367 of a plane, not 0.373)."""
+
 MAX_WINDOW = 8 * 1024 * 1024
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _RLE, _RESERVED = 1, 3
@@ -27,6 +32,26 @@ def compress(raw: Buffer) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=False).compress(raw)
+
+
+def compress_plane(plane: Buffer) -> bytes:
+    """As ``compress``, for one byte of each of many numbers."""
+    if len(plane) < LONG_PLANE_BYTES:
+        return compress(plane)
+    import zstandard
+
+    settings = zstandard.ZstdCompressionParameters(
+        strategy=zstandard.STRATEGY_FAST,
+        min_match=PLANE_MATCH,
+        hash_log=PLANE_HASH_LOG,
+        chain_log=PLANE_HASH_LOG,
+        search_log=1,
+        window_log=PLANE_WINDOW_LOG,
+        target_length=0,
+        write_content_size=True,
+        write_checksum=False,
+    )
+    return zstandard.ZstdCompressor(compression_params=settings).compress(plane)
 
 
 def expand_into(stored: memoryview, target: memoryview, *, what: str) -> None:

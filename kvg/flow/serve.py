@@ -24,4 +24,8 @@ def serve(
         folder = settings.cwd / path.expanduser()
     except RuntimeError:
         raise UsageError(f"{path}: no such user's home") from None
-    Server(open_folder(folder), source, sink, is_read_only=is_read_only).run()
+    files = open_folder(folder)
+    try:
+        Server(files, source, sink, is_read_only=is_read_only).run()
+    finally:
+        files.close()

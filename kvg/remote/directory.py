@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,13 +25,19 @@ _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class DirectoryFiles:
-    """See ``Files``. Links below the folder are never followed."""
+    """See ``Files``. Links below the folder are never followed.
+
+    An object's bytes are synced before it has its name; the names of many objects are synced
+    together, before anything is written that may speak of them, and at ``close``.
+    """
 
     is_writable = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._staging = folder / STAGING
+        self._guard = threading.Lock()
+        self._unsynced: set[Path] = set()
 
     @property
     def url(self) -> str:
@@ -72,12 +79,21 @@ class DirectoryFiles:
         return asking.missing(self, digests, askers=1)
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        path = self._folder / name
+        is_object = name.startswith(f"{layout.OBJECTS}/")
+        if not is_object:
+            self._name_for_good()
         with _refused(self._folder):
             durable.make_dir(self._staging)
-            durable.write_new(self._folder / name, parts, staging=self._staging)
+            if is_object:
+                durable.make_dir(path.parent.parent)
+                with self._guard:
+                    self._unsynced |= {path.parent.parent, path.parent}
+            durable.write_new(path, parts, staging=self._staging, is_named_for_good=not is_object)
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
         path = self._folder / name
+        self._name_for_good()
         with self._locked():
             limit = 0 if expect is None else len(expect)
             if self.read(name, limit) != expect:
@@ -110,7 +126,19 @@ class DirectoryFiles:
         return sorted(found)
 
     def close(self) -> None:
-        return None
+        try:
+            self._name_for_good()
+        except KvgError:
+            pass  # nothing speaks of them: what loses its name is sent again
+
+    def _name_for_good(self) -> None:
+        """Sync the folders in which objects got their names, each once."""
+        with self._guard:
+            folders, self._unsynced = sorted(self._unsynced), set()
+        for folder in folders:
+            with _refused(folder):
+                if folder.is_dir():
+                    durable.sync_dir(folder)
 
     def _open(self, name: str) -> int:
         path = self._folder / name

@@ -70,9 +70,10 @@ class Remote(Protocol):
         """
 
     def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
-        """Store an object's stored form: visible only once it is whole and durable.
+        """Store an object's stored form: visible only once it is whole and its bytes are durable.
 
-        Putting it again is harmless, also at the same time: names are digests.
+        That it is there is durable before a log or a pointer that is written later. Putting it
+        again is harmless, also at the same time: names are digests.
         """
 
     def origins(self) -> tuple[str, ...]:

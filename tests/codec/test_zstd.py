@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 import zstandard
@@ -158,3 +159,13 @@ def test_a_changed_frame_gives_that_many_bytes_or_is_corrupt(data: st.DataObject
         assert len(expand(bytes(stored), len(TEXT))) == len(TEXT)
     except Corrupt:
         return
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 16) - 1, 1 << 16, 300_001])
+def test_planes_come_back_and_pack_no_worse(size: int) -> None:
+    """Bytes as the exponents of weights have them: few values, no repeats to be found."""
+    drawn = Random(size)
+    plane = bytes(min(15, int(drawn.expovariate(0.7))) for _ in range(size))
+    packed = zstd.compress_plane(plane)
+    assert expand(packed, size) == plane
+    assert len(packed) <= len(zstd.compress(plane))
