@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, KvgError, NotFound, RemoteFailed, UsageError
+from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
 from kvg.flow.exchange.reading import MAX_LINE_BYTES, REFUSED, Reader, RemoteRef, told
@@ -145,7 +146,7 @@ class Push:
             with _announced(self._remote, self._store.log.origin):
                 yield from self._send(chosen, read_back=read_back)
                 going = [step for step in going if step.digest not in self._broken]
-                self._publish(old_note, old_size, note)
+                self._publish(old_note, old_size, note, steps, going, is_there=is_there)
                 told_again = updated if is_registry(self._place.url) else ()
                 for told_of in self._move((*going, *told_again)):
                     if isinstance(told_of, Finding):
@@ -252,11 +253,29 @@ class Push:
             raise RemoteFailed(f"{self._place.name}: no registry")
         return ArtifactSender(self._store, self._settings, self._remote)
 
-    def _publish(self, old_note: bytes | None, old_size: int, note: bytes | None) -> None:
+    def _publish(
+        self,
+        old_note: bytes | None,
+        old_size: int,
+        note: bytes | None,
+        steps: Sequence[Step],
+        going: Sequence[Step],
+        *,
+        is_there: bool,
+    ) -> None:
         """The log, who vouches for it, and the keys to check both and the artifacts with."""
         log = self._store.log
         if note is not None:
             send_publisher(self._remote, log.origin, note)
+        if is_there:
+            hold_back(
+                self._store,
+                self._place,
+                self._remote,
+                log,
+                moving={step.name for step in going},
+                known={step.name: step.there.pointer for step in steps if step.there is not None},
+            )
         self._sent.bytes += send_log(self._remote, log, old_size, old_note)
         for keyid, text in offered_keys(self._store).items():
             self._remote.offer(keyid, text)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, RemoteFailed
+from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.needed import closure_there, marked, read_there
 from kvg.flow.exchange.places import opened
 from kvg.flow.exchange.reading import MAX_LINE_BYTES, REFUSED, Reader, RemoteRef, told
@@ -188,6 +189,7 @@ class _Forgetting:
         if note is None or self._dry_run:
             return
         try:
+            hold_back(self._store, self._place, self._remote, log, moving=(), known={})
             send_log(self._remote, log, self._reader.check_own(note), note)
         except REFUSED as error:
             yield told(error, self._place.name)

@@ -4,8 +4,9 @@ A pointer counts if
 
 - the log that it names is vouched for by enough publishers that this store trusts;
 - that log's checkpoint is signed by its key and extends the one seen before: no rollback, no fork;
-- the entry it points at moves this very ref, and no later entry of that log does (of this store's
-  own log, that it moves this ref is enough: a push that was cut is gone on with).
+- the entry it points at moves this very ref, and no later entry of that log does, or the log's
+  owner signed, for this very size of it, that the ref stays there (of this store's own log, that it
+  moves this ref is enough: a push that was cut is gone on with).
 
 What is wrong with one log is told for each ref that it names; the others go on.
 """
@@ -23,6 +24,7 @@ from kvg.flow.exchange.publishers import check_publisher, counts_at
 from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
+from kvg.log.held import MAX_HELD_BYTES, held_name, open_held
 from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
 from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
@@ -66,12 +68,28 @@ class ReadLog:
         self.log = log
         """The copy that is kept; None in a dry run."""
         self.size = tiles.size
+        self._tiles = tiles
         self.newest: dict[str, tuple[int, Digest | None]] = {}
         self.past: dict[str, set[Digest]] = {}
         """Every value that a ref ever had in this log."""
         self.attestations: dict[Digest, list[tuple[int, Digest]]] = {}
+        self.held: Mapping[str, int] | None = None
+        """Where refs stay whose newest entry was not pushed, once that was read."""
         for index, raw in enumerate(tiles.entries(0, tiles.size)):
             self._fold(index, raw)
+
+    @property
+    def root(self) -> bytes:
+        """The root over its entries."""
+        return self._tiles.root
+
+    def value_at(self, name: str, index: int) -> Digest | None:
+        """What entry ``index`` moves ``name`` to; None where it does not, or removes it."""
+        if not 0 <= index < self.size:
+            return None
+        (raw,) = self._tiles.entries(index, index + 1)
+        entry = parse_entry(raw, what=f"log {self.origin}: entry {index}")
+        return entry.digest if isinstance(entry, RefEntry) and entry.name == name else None
 
     def _fold(self, index: int, raw: bytes) -> None:
         entry = parse_entry(raw, what=f"log {self.origin}: entry {index}")
@@ -240,6 +258,8 @@ class Reader:
             return RemoteRef(name, self._own_value(name, pointer), pointer)
         read = self.log(pointer.origin)
         index, digest = read.newest.get(name, (-1, None))
+        if index > pointer.index == self._held(read).get(name):
+            index, digest = pointer.index, read.value_at(name, pointer.index)
         if index != pointer.index or digest is None:
             raise Untrusted(
                 f"{what}: points at entry {pointer.index} of log {pointer.origin}, whose newest of "
@@ -255,6 +275,20 @@ class Reader:
                 hint="kvg trust list",
             )
         return RemoteRef(name, digest, pointer)
+
+    def _held(self, read: ReadLog) -> Mapping[str, int]:
+        """Which refs the owner of a log has moved in it and not pushed, and where they stay."""
+        if read.held is None:
+            files = self.remote.log(read.origin)
+            note = files.read(held_name(read.size), MAX_HELD_BYTES)
+            what = f"log {read.origin} on {self.place.name}: {held_name(read.size)}"
+            key = self._vouched[read.origin][1]
+            read.held = (
+                {}
+                if note is None
+                else open_held(note, read.origin, read.size, read.root, key, what=what)
+            )
+        return read.held
 
     def _own_value(self, name: str, pointer: Pointer) -> Digest:
         """What this store's own log says at ``pointer``: behind the newest where a push was cut."""
