@@ -143,7 +143,9 @@ class Recorder:
     def on_rename(self, real: Callable[..., None], path: object, target: object) -> None:
         real(path, target)
         before, after = self._under(path), self._under(target)
-        assert before is not None and after is not None, (path, target)
+        assert (before is None) is (after is None), (path, target)
+        if before is None or after is None:
+            return
         self._note("rename", before, after)
         self._open = {
             fd: after + name.removeprefix(before) if _is_in(name, before) else name
