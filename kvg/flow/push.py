@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Conflict, KvgError, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
+from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
@@ -137,15 +137,16 @@ class Push:
         old_note, old_size, fresh = self._own_there(is_there)
         going = [step for step in steps if step.state != "unchanged"]
         updated = [step for step in steps if step.state == "unchanged" and step.digest in fresh]
-        checked = [step for step in steps if step not in updated and step not in going]
+        checked = [s for s in steps if s.state == "unchanged" and s.digest not in fresh]
         if going or updated or read_back:
             chosen = (*going, *updated, *(checked if read_back else ()))
             note = self._publisher_note(is_there)
             self._tell(old_note)
             self._remote.make()
-            with _announced(self._remote, self._store.log.origin):
+            with announced(self._remote, self._store.log.origin):
                 yield from self._send(chosen, read_back=read_back)
                 going = [step for step in going if step.digest not in self._broken]
+                self._remote.renew(self._store.log.origin)
                 self._publish(old_note, old_size, note, steps, going, is_there=is_there)
                 told_again = updated if is_registry(self._place.url) else ()
                 for told_of in self._move((*going, *told_again)):
@@ -154,6 +155,7 @@ class Push:
                     elif told_of.state != "unchanged":
                         done.append(told_of)
                 self._remote.publish_listing()
+                self._remote.renew(self._store.log.origin)
         self._track(done)
         yield self._transfer(done)
 
@@ -165,10 +167,11 @@ class Push:
         return True
 
     def _steps(self, refs: Sequence[str], *, is_there: bool) -> Iterator[Step | Finding]:
+        newest = self._reader.newest
         own = {
-            name: move.digest
-            for name, move in self._reader.newest.items()
-            if move.digest is not None and not self._store.is_tracking(name)
+            name: digest
+            for name in self._store.own_names(newest)
+            if (digest := newest[name].digest) is not None
         }
         there = frozenset(self._remote.refs()) if is_there else frozenset()
         chosen = tuple(dict.fromkeys(refs) if refs else sorted(own))
@@ -358,21 +361,6 @@ class Push:
         if not self._settings.dry_run:
             self._remote.move(name, None, expect=found.pointer)
         return TransferRef(name, None, found.digest, "deleted")
-
-
-@contextmanager
-def _announced(remote: Remote, origin: str) -> Iterator[None]:
-    """What is relied on there is not removed meanwhile."""
-    remote.announce(origin)
-    try:
-        yield
-    except BaseException:
-        try:
-            remote.withdraw(origin)
-        except KvgError:
-            pass  # the remote is away: the next push withdraws it
-        raise
-    remote.withdraw(origin)
 
 
 def merge(parts: Sequence[Outgoing]) -> Outgoing:

@@ -5,9 +5,10 @@ Rules:
 - every log and every pointer there is proved first; where one can't be, nothing is removed: nobody
   knows what it needs;
 - a push announces itself there before it asks what is missing, and gc leaves a mark before it looks
-  for announcements; whichever comes second gives way. No clock decides anything;
-- a gc that was killed is gone on with by the same store. A push that was killed is announced until
-  the same store pushes again.
+  for announcements; whichever comes second gives way;
+- a push that was killed goes on announcing itself: it is told by watching that nothing renews that
+  (see ``alive``). No two machines' clocks are compared. A gc that was killed is gone on with by the
+  same store.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
                 hint="registries and web servers do that themselves",
             )
         remote.check()
-        with marked(remote, store.log.origin, dry_run=settings.tell_dry_run()):
+        is_dry = settings.tell_dry_run()
+        with marked(remote, store.log.origin, settings.report, dry_run=is_dry):
             reader = Reader(store, place, remote, keep=not settings.dry_run, report=settings.report)
             needed: set[Digest] = set()
             findings = tuple(_look(store, remote, reader, needed))

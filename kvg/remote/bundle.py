@@ -218,6 +218,9 @@ class Bundle:
     def announce(self, origin: str) -> None:
         raise self._read_only()
 
+    def renew(self, origin: str) -> None:
+        raise self._read_only()
+
     def withdraw(self, origin: str) -> None:
         raise self._read_only()
 

@@ -35,6 +35,7 @@ class DirectoryFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._prefix = f"{folder}{os.sep}"
         self._staging = folder / STAGING
         self._guard = threading.Lock()
         self._unsynced: set[Path] = set()
@@ -48,7 +49,7 @@ class DirectoryFiles:
             fd = self._open(name)
         except NotFound:
             return None
-        with os.fdopen(fd, "rb") as file, _refused(self._folder / name):
+        with os.fdopen(fd, "rb") as file, _refused(self._prefix + name):
             return file.read(limit + 1)
 
     def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
@@ -141,13 +142,13 @@ class DirectoryFiles:
                     durable.sync_dir(folder)
 
     def _open(self, name: str) -> int:
-        path = self._folder / name
+        path = self._prefix + name  # joining paths costs more than opening a file
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except _ABSENT:
             raise NotFound(f"{path}: not there") from None
         except OSError as error:
-            if path.is_symlink():
+            if os.path.islink(path):
                 raise Corrupt(f"{path}: a link") from None
             raise RemoteFailed(f"{path}: {_words(error)}", hint="check the mount") from None
         if not _is_file(fd):
@@ -176,7 +177,7 @@ def _is_file(fd: int) -> bool:
 
 
 @contextmanager
-def _refused(path: Path) -> Iterator[None]:
+def _refused(path: Path | str) -> Iterator[None]:
     """What the file system of a remote refuses is the remote's failure, a full one ``NoSpace``."""
     try:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,9 @@ class FileRemote:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._guard = threading.Lock()
+        self._marks: list[bytes] = []
+        """The marks of the push under way: what was written last, after what may have been."""
 
     @property
     def url(self) -> str:
@@ -130,7 +135,9 @@ class FileRemote:
             self._files.write(name, [data])
 
     def announce(self, origin: str) -> None:
-        self._files.write(self._pushing(origin), [origin.encode("ascii")])
+        with self._guard:
+            self._marks = [_new_mark(origin)]
+            self._files.write(self._pushing(origin), self._marks)
         holder = self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES)
         if holder is not None:
             self.withdraw(origin)
@@ -139,8 +146,43 @@ class FileRemote:
                 hint="push again once it has ended; one that was killed ends by kvg remote gc",
             )
 
+    def renew(self, origin: str) -> None:
+        name = self._pushing(origin)
+        with self._guard:
+            if not self._marks:
+                return  # nothing is announced any more
+            there = self._files.read(name, layout.MAX_NAME_BYTES)
+            new = _new_mark(origin)
+            try:
+                if there not in self._marks:
+                    raise Conflict(name)
+                self._marks.append(new)
+                self._files.swap(name, new, expect=there)
+            except Conflict:
+                raise Conflict(
+                    f"{self.url}: this push was taken for dead, and what it needs may be removed",
+                    hint="kvg push --verify",
+                ) from None
+            self._marks = [new]
+
     def withdraw(self, origin: str) -> None:
-        self._files.remove(self._pushing(origin))
+        with self._guard:
+            self._marks = []
+            self._files.remove(self._pushing(origin))
+
+    def pushes(self, *, besides: str) -> Mapping[str, bytes]:
+        """Who pushes there by its own word, ``besides`` left out, each with its mark as it is now.
+
+        A mark that stays the same for long is of a push that was killed: see ``renew``.
+        """
+        names = [name for name in self._files.names(layout.PUSHING) or () if name != besides]
+        found = self._files.read_all([self._pushing(name) for name in names], layout.MAX_NAME_BYTES)
+        marks = {name: found.get(self._pushing(name)) for name in names}
+        return {name: mark for name, mark in marks.items() if mark is not None}
+
+    def end_push(self, origin: str, mark: bytes) -> None:
+        """Take the mark of a push that was killed away. Raises ``Conflict`` where it changed."""
+        self._files.swap(self._pushing(origin), None, expect=mark)
 
     def _pushing(self, origin: str) -> str:
         name = f"{layout.PUSHING}/{origin}"
@@ -163,7 +205,7 @@ class FileRemote:
             self.end_gc()
             raise Conflict(
                 f"{self.url}: {pushing[0][:80]} pushes there",
-                hint="try again later; a push that was killed is ended by that store's next push",
+                hint="try again later",
             )
 
     def end_gc(self) -> None:
@@ -209,6 +251,10 @@ class FileRemote:
         if data is None:
             return layout.Listing()
         return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
+
+
+def _new_mark(origin: str) -> bytes:
+    return f"{origin} {os.urandom(8).hex()}".encode("ascii")
 
 
 def _shown(holder: bytes) -> str:

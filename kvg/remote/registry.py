@@ -214,6 +214,9 @@ class RegistryRemote:
     def announce(self, origin: str) -> None:
         return None  # a registry collects by its own rules
 
+    def renew(self, origin: str) -> None:
+        return None
+
     def withdraw(self, origin: str) -> None:
         return None
 

@@ -117,6 +117,12 @@ class Remote(Protocol):
         Raises ``Conflict`` while somebody removes what nothing needs.
         """
 
+    def renew(self, origin: str) -> None:
+        """Say so again, in other bytes: who watches sees that the push is alive.
+
+        Raises ``Conflict`` where it was taken for dead, so that what it relies on may be gone.
+        """
+
     def withdraw(self, origin: str) -> None:
         """The push of ``origin`` has ended; again is harmless."""
 

@@ -8,7 +8,7 @@ each durable before the next: pages and tokens, manifest, envelopes, log, index.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -288,7 +288,13 @@ class Store:
 
     def own_refs(self) -> Mapping[str, Digest]:
         """The refs that stand, by name, without those that tell what remotes had."""
-        return {name: value for name, value in self.refs().items() if not self.is_tracking(name)}
+        refs = self.refs()
+        return {name: refs[name] for name in self.own_names(refs)}
+
+    def own_names(self, names: Iterable[str]) -> Iterator[str]:
+        """Those of ``names`` that are one's own: see ``is_tracking``."""
+        remotes = frozenset(self.config.names("remote"))
+        return (name for name in names if "/" not in name or name.partition("/")[0] not in remotes)
 
     def log_key(self) -> PrivateKey:
         """The key that signs this store's log. Raises ``NotFound`` when it was not made here."""

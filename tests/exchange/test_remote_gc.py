@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Conflict, RemoteFailed
+from kvg.flow.exchange import alive
+from kvg.flow.push import Push
 from kvg.flow.records import Finding
 from kvg.flow.records.exchange import RemoteCollected
 from kvg.flow.remote_gc import remote_gc
@@ -73,16 +75,24 @@ def test_a_ref_that_cant_be_proved_stops_it(alice: Person, share: Path) -> None:
     assert there(share) == before and not (share / "gc").exists()
 
 
+@pytest.fixture
+def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "WATCH_S", 0.6)
+    monkeypatch.setattr(alive, "BEAT_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick_watch")
 def test_a_push_and_gc_give_way_to_each_other(alice: Person, bob: Person, share: Path) -> None:
     alice.deposit("demo")
     alice.push()
     bob.clone(share, alice)
     remote = open_remote(str(share), cwd=share)
-    remote.announce(bob.store.log.origin)
-    with pytest.raises(Conflict, match="pushes there"):
+    with (
+        alive.announced(remote, bob.store.log.origin),
+        pytest.raises(Conflict, match="pushes there"),
+    ):
         collect(alice)
     assert not (share / "gc").exists()
-    remote.withdraw(bob.store.log.origin)
     remote.begin_gc(alice.store.log.origin)
     bob.deposit("bobs", range(33))
     with pytest.raises(Conflict, match="removes there"):
@@ -93,7 +103,8 @@ def test_a_push_and_gc_give_way_to_each_other(alice: Person, bob: Person, share:
     assert not bob.push().findings
 
 
-def test_a_killed_push_is_ended_by_the_next(alice: Person, bob: Person, share: Path) -> None:
+@pytest.mark.usefixtures("quick_watch")
+def test_a_killed_push_holds_up_nobody_for_ever(alice: Person, bob: Person, share: Path) -> None:
     alice.deposit("demo")
     alice.push()
     bob.clone(share, alice)
@@ -101,10 +112,45 @@ def test_a_killed_push_is_ended_by_the_next(alice: Person, bob: Person, share: P
     killed_at(alice.push, 25)
     assert list((share / "pushing").iterdir())
     bob.pull()
-    with pytest.raises(Conflict):
-        collect(bob)
+    (done,) = collect(bob)
+    assert isinstance(done, RemoteCollected)
+    assert not list((share / "pushing").iterdir())
+    assert any("killed" in text for text in bob.report.told)
+    assert not alice.push().findings
+    assert not bob.pull().findings and bob.store.ref("demo") == alice.store.ref("demo")
+
+
+def test_a_killed_push_is_ended_by_the_next(alice: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    alice.deposit("demo", range(40))
+    killed_at(alice.push, 25)
+    assert list((share / "pushing").iterdir())
     alice.push()
     assert not list((share / "pushing").iterdir())
+
+
+def test_a_push_that_was_taken_for_dead_moves_no_pointer(
+    alice: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice.deposit("demo")
+    alice.push()
+    before = (share / "refs" / "demo").read_bytes()
+    alice.deposit("demo", range(40))
+    real = Push._send
+
+    def sleeping(work: Push, *given: object, **more: object) -> object:
+        yield from real(work, *given, **more)
+        remote = open_remote(str(share), cwd=share)
+        for origin, mark in remote.pushes(besides="").items():
+            remote.end_push(origin, mark)
+
+    monkeypatch.setattr(Push, "_send", sleeping)
+    with pytest.raises(Conflict, match="taken for dead"):
+        alice.push()
+    assert (share / "refs" / "demo").read_bytes() == before
+    monkeypatch.undo()
+    assert alice.push().states == {"demo": "moved"}
 
 
 def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811

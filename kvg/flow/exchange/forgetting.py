@@ -66,6 +66,7 @@ class _Forgetting:
     ) -> None:
         self._store = store
         self._dry_run = settings.dry_run
+        self._report = settings.report
         self._place = place
         self._remote = remote
         self._digest = digest
@@ -84,7 +85,8 @@ class _Forgetting:
             )
         self._remote.check()
         if isinstance(self._remote, FileRemote):
-            with marked(self._remote, self._store.log.origin, dry_run=self._dry_run):
+            origin = self._store.log.origin
+            with marked(self._remote, origin, self._report, dry_run=self._dry_run):
                 yield from self._files(self._remote)
         else:
             yield from self._registry()
