@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.examples.test_scripts import run
+from tests.models import make_model
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 def test_gates(tmp_path: Path) -> None:
-    scripts = Path(sys.executable).parent
-    if not (scripts / "kvg").exists():
-        pytest.skip("needs kvg installed beside this Python")
-    path = os.pathsep.join((str(scripts), os.environ["PATH"]))
-    done = subprocess.run(
-        ["bash", str(ROOT / "examples" / "gates.sh")],
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [line.split("  ")[1] for line in done.stdout.splitlines()] == [
-        *["PASSED"] * 3,
-        *["FAILED"] * 2,
-    ]
+    model = make_model(tmp_path / "model", "llama")
+    lines = run("gates.sh", tmp_path, str(model))
+    assert [line.split("  ")[1] for line in lines[:5]] == [*["PASSED"] * 3, *["FAILED"] * 2]
+    digests = [line for line in lines if line.startswith("sha256:")]
+    assert len(set(digests)) == 3
+    assert any(line.startswith("3 artifacts: bytes ok, signature ok, policy ok") for line in lines)
