@@ -130,21 +130,31 @@ def ask_messages(
     *,
     begun: str = "",
     exemplar: Verified | None = None,
+    place: Callable[[Verified, int, int], tuple[Slot, int]] | None = None,
+    n_more: int = 0,
 ) -> Asked:
     """Put ``messages``, after a grafted ``exemplar`` if there is one, into a new slot.
 
+    ``place`` gives the slot with the exemplar, its first so many tokens, and room for so many more:
+    the question and an answer of ``n_more``. Without it the exemplar goes to a slot of its own.
     Raises ``Incompatible`` when they do not fit, or the exemplar is not of this engine.
     """
     ids = question_ids(tokenizer, messages, begun=begun, after=exemplar is not None)
-    slot = session.slot()
     if exemplar is None:
+        slot = session.slot()
         session.check_window(len(ids))
         last = len(ids) - 1
         logits = session.prefill(slot, ids, [last]).logits[last]
         return Asked(session, tokenizer, slot, ids, logits)
     session.check_engine(exemplar)
-    session.check_window(len(exemplar.ids) + len(ids))
-    session.restore(slot, exemplar)
+    end = len(exemplar.ids)
+    session.check_window(end + len(ids))
+    if place is None:
+        slot = session.slot()
+        session.restore(slot, exemplar)
+    else:
+        n_more = min(len(ids) + n_more, session.model.window - end)
+        slot, _ = place(exemplar, end, n_more)
     proof, logits = session.resume(slot, exemplar.ids[-1], ids)
     session.check_witness(exemplar, exemplar.manifest.witnesses[-1], proof)
     return Asked(session, tokenizer, slot, (*exemplar.ids, *ids), logits)

@@ -233,3 +233,38 @@ class DoctorRequest:
 
     require_exact: bool = False
     model: str | None = None
+
+
+@frozen
+class ContextAtRequest:
+    """Move the window to ``place`` of context ``name``: a token's number from 0, or ``PATH:LINE``.
+
+    ``prompt`` goes on from there; without one the window is moved and nothing is generated.
+    """
+
+    name: str
+    place: str
+    prompt: str | None = None
+    sampling: Sampling = Sampling()
+    require: tuple[str, ...] = ()
+
+
+@frozen
+class ContextAskRequest:
+    """Answer ``question``, greedily, from the best of the ``blocks`` blocks that the search ranks
+    first, in at most ``max_tokens`` tokens and before any of the ``stop`` texts."""
+
+    name: str
+    question: str
+    blocks: int = 1
+    max_tokens: int = MAX_NEW_TOKENS
+    stop: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.question.strip():
+            raise UsageError(f"{self.name}: empty question", hint='kvg context ask NAME "What …?"')
+        if self.blocks < 1:
+            raise UsageError(f"--blocks {self.blocks}: less than 1")
+        if self.max_tokens < 0:
+            raise UsageError(f"--max-tokens {self.max_tokens}: less than 0")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kvg.objects.manifest import Engine, Reference, Schedule
     from kvg.objects.verified import Verified
 
-MOST_BASES = 64
-"""Artifacts whose restored state is kept at most, for the next graft of the same."""
+KEPT = 8
+"""Artifacts whose restored state is kept for the next graft of the same, unless told otherwise."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,9 @@ class Resident:
     """One model that stays loaded, with ``n_slots`` numbered slots.
 
     ``limit_bytes`` bounds what the model took when it was loaded (``model_bytes``) and all state
-    of slots together. It is used by one thread at a time: the one that holds a turn.
+    of slots together. ``n_kept`` bounds the pool of restored states that nobody uses now: the one
+    that was not wanted for the longest time goes before another is restored. It is used by one
+    thread at a time: the one that holds a turn.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Resident:
         n_slots: int,
         limit_bytes: int,
         model_bytes: int,
+        n_kept: int = KEPT,
     ) -> None:
         self.name = name
         self.root = root
@@ -99,6 +102,7 @@ class Resident:
         self.held: list[Held | None] = [None] * n_slots
         self.limit_bytes = limit_bytes
         self.model_bytes = model_bytes
+        self.n_kept = n_kept
         self.state_bytes = 0
         self._bases: OrderedDict[tuple[Digest, int], Base] = OrderedDict()
         session.before_pass = self.turns.pass_on
@@ -129,6 +133,8 @@ class Resident:
         key = (verified.digest, end)
         base = self._bases.get(key)
         if base is None:
+            while len(self._bases) >= self.n_kept and self._evict():
+                pass
             size = self._size(end)
             self._take(size, f"{verified.digest}: its {end:,} tokens")
             try:
@@ -138,8 +144,6 @@ class Resident:
                 raise
             base = self._bases[key] = Base(slot, size, restored)
         self._bases.move_to_end(key)
-        while len(self._bases) > MOST_BASES and self._evict():
-            pass
         return base
 
     def lease(self, n_tokens: int, base: Base | None = None) -> Lease:

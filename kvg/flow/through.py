@@ -12,6 +12,8 @@ from kvg.client.channel import call
 from kvg.flow.records.record import Record
 from kvg.flow.requests import (
     AskRequest,
+    ContextAskRequest,
+    ContextAtRequest,
     DepositRequest,
     GraftRequest,
     LogitsRequest,
@@ -32,6 +34,8 @@ VERBS: dict[type, str] = {
     LogitsRequest: "logits",
     ReplayRequest: "replay",
     DepositRequest: "deposit",
+    ContextAtRequest: "context-at",
+    ContextAskRequest: "context-ask",
 }
 
 

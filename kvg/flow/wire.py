@@ -10,6 +10,8 @@ from typing import TypeAlias, TypeVar, cast
 from kvg.errors import UsageError
 from kvg.flow.requests import (
     AskRequest,
+    ContextAskRequest,
+    ContextAtRequest,
     DepositRequest,
     GraftRequest,
     LogitsRequest,
@@ -19,7 +21,15 @@ from kvg.flow.requests import (
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[object, str], object]
-Request: TypeAlias = AskRequest | DepositRequest | GraftRequest | LogitsRequest | ReplayRequest
+Request: TypeAlias = (
+    AskRequest
+    | ContextAskRequest
+    | ContextAtRequest
+    | DepositRequest
+    | GraftRequest
+    | LogitsRequest
+    | ReplayRequest
+)
 
 
 def encode_request(request: Request) -> dict[str, object]:
@@ -183,6 +193,21 @@ CHECKS: dict[type, dict[str, Check]] = {
         "sampling": _sampling,
         "stream": as_bool,
         "at": as_int,
+        "require": as_texts,
+    },
+    ContextAtRequest: {
+        "name": as_text,
+        "place": as_text,
+        "prompt": as_text,
+        "sampling": _sampling,
+        "require": as_texts,
+    },
+    ContextAskRequest: {
+        "name": as_text,
+        "question": as_text,
+        "blocks": as_int,
+        "max_tokens": as_int,
+        "stop": as_texts,
         "require": as_texts,
     },
     LogitsRequest: {

@@ -25,7 +25,7 @@ from kvg import durable
 from kvg.client.place import Place, make_folder
 from kvg.errors import Conflict, KvgError, UsageError
 from kvg.flow.registered import identified, registered_model, tokenizer_of
-from kvg.flow.resident import Resident
+from kvg.flow.resident import KEPT, Resident
 from kvg.flow.settings import Settings, open_store
 from kvg.frozen import frozen
 from kvg.serve import openai, verbs
@@ -58,6 +58,7 @@ class ServeRequest:
     model: str | None = None
     reference: Reference = "invariant"
     n_slots: int = 8
+    n_kept: int = KEPT
     parallel: int = 8
     idle_s: float = 1800.0
     memory_bytes: int | None = None
@@ -65,7 +66,7 @@ class ServeRequest:
     ready_fd: int | None = None
 
     def __post_init__(self) -> None:
-        if self.n_slots < 1 or self.parallel < 1:
+        if min(self.n_slots, self.n_kept, self.parallel) < 1:
             raise UsageError("session: at least one slot and one request at a time")
         if not 0 <= self.idle_s < 10**9:
             raise UsageError(f"session: --idle {self.idle_s}: not a number of seconds")
@@ -142,6 +143,7 @@ def _open(settings: Settings, request: ServeRequest) -> Resident:
         session,
         tokenizer_of(settings, model),
         n_slots=request.n_slots,
+        n_kept=request.n_kept,
         limit_bytes=limit,
         model_bytes=taken,
     )

@@ -17,6 +17,8 @@ from kvg.flow.records.record import Record
 from kvg.flow.records.wire import encode_record
 from kvg.flow.requests import (
     AskRequest,
+    ContextAskRequest,
+    ContextAtRequest,
     DepositRequest,
     GraftRequest,
     LogitsRequest,
@@ -37,6 +39,8 @@ KINDS: dict[str, type[Asked]] = {
     "logits": LogitsRequest,
     "replay": ReplayRequest,
     "deposit": DepositRequest,
+    "context-at": ContextAtRequest,
+    "context-ask": ContextAskRequest,
 }
 TYPE = "application/jsonl"
 Handler = Callable[[Request], Awaitable[Response]]
@@ -99,7 +103,8 @@ def take(desk: Desk, name: str, body: Mapping[str, object]) -> Job:
             changes[setting] = as_path(body[setting], f"request: {setting}")
     if body.get("dry_run") is True:
         changes["dry_run"] = True
-    what = getattr(request, "ref", None) or ", ".join(getattr(request, "refs", ()))
+    what = getattr(request, "ref", None) or getattr(request, "name", None)
+    what = what or ", ".join(getattr(request, "refs", ()))
     where = "" if index is None else f" in slot {index}"
     return desk.submit(f"{name} {what!r:.80}{where}", _flow(request), index=index, changes=changes)
 
@@ -132,6 +137,14 @@ def _flow(request: Asked) -> Flow:
             from kvg.flow.replay import replay
 
             yield from replay(store, settings, request)
+        elif isinstance(request, ContextAtRequest):
+            from kvg.flow.context.move import move_context
+
+            yield from move_context(store, settings, request)
+        elif isinstance(request, ContextAskRequest):
+            from kvg.flow.context.ask import ask_context
+
+            yield ask_context(store, settings, request)
         else:
             from kvg.flow.deposit import deposit, plan_deposit
 

@@ -25,7 +25,7 @@ from kvg.digest import (
     sha256_all,
     short,
 )
-from kvg.errors import Corrupt, NotFound, UsageError
+from kvg.errors import Corrupt, KvgError, NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.store.layout import check_no_link
 from kvg.store.quota import Quota
@@ -316,6 +316,16 @@ class ObjectFolder:
                     return os.preadv(fd, [buffer], position)
 
             yield kvz.open_pieces(read_into, n_stored, digest=digest, size=size, what=name)
+
+    def read_ahead(self, digest: Digest) -> None:
+        """Have the system fetch the object's file into its cache; nothing is read or checked."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        try:
+            with self._opened(digest, "read ahead") as (fd, _):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+        except (KvgError, OSError):
+            return  # whoever reads it says what is wrong
 
     def read_stored(self, digest: Digest, *, what: str, limit: int = LIMIT_BYTES) -> bytes:
         """The bytes of the file, unchecked. ``limit`` bounds the *raw* size it may stand for."""

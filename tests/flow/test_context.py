@@ -12,7 +12,7 @@ import pytest
 
 from kvg.errors import Conflict, NotFound, UsageError
 from kvg.flow.context import create
-from kvg.flow.context.ask import ContextAskRequest, ask_context
+from kvg.flow.context.ask import ask_context
 from kvg.flow.context.create import ContextRequest, create_context
 from kvg.flow.context.places import find_place, list_contexts
 from kvg.flow.context.search import search_context
@@ -21,7 +21,7 @@ from kvg.flow.forget import forget
 from kvg.flow.gc import gc
 from kvg.flow.records.contexts import ContextBlock, ContextMade
 from kvg.flow.replay import replay
-from kvg.flow.requests import ReplayRequest
+from kvg.flow.requests import ContextAskRequest, ReplayRequest
 from kvg.store.layout import SEARCH
 from tests import models
 from tests.flow.conftest import Ran

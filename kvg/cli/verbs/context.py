@@ -8,8 +8,9 @@ import typer
 
 from kvg.cli.invocation import invocation
 from kvg.cli.verbs.sampling import MaxTokens, Require, Seed, Stop, Temperature, sampling
+from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
-from kvg.flow.requests import MAX_NEW_TOKENS
+from kvg.flow.requests import MAX_NEW_TOKENS, ContextAskRequest, ContextAtRequest
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
 
@@ -76,23 +77,29 @@ def at(
     seed: Seed = None,
     stop: Stop = None,
     require: Require = None,
+    session: SessionName = None,
+    slot: SlotNumber = None,
 ) -> Iterable[Record]:
     """Find the block that holds a place, and move the window there.
 
-    Without a prompt it prints the block's ref, which kvg graft and kvg ask take.
+    Without a prompt it prints the block's ref, which kvg graft and kvg ask take; with --session the
+    window of that session is moved there as well, and with --slot it stays there, to go on from.
     """
-    from kvg.flow.context.places import find_place
-
+    check_seat(session, slot)
     run = invocation(ctx)
-    found = find_place(run.store, name, place)
-    if prompt is None:
-        return [found]
-    from kvg.flow.graft import graft
-    from kvg.flow.requests import GraftRequest
+    if prompt is None and session is None:
+        from kvg.flow.context.places import find_place
 
+        return [find_place(run.store, name, place)]
     chosen = sampling(max_tokens, temperature, 1.0, seed, stop)
-    request = GraftRequest(found.ref, prompt=prompt, sampling=chosen, require=tuple(require or ()))
-    return graft(run.store, run.settings, request)
+    request = ContextAtRequest(name, place, prompt, chosen, tuple(require or ()))
+    if session is not None:
+        from kvg.flow.through import compute
+
+        return compute(run.link(session), request, slot)
+    from kvg.flow.context.move import move_context
+
+    return move_context(run.store, run.settings, request)
 
 
 def search(
@@ -122,18 +129,23 @@ def ask(
     max_tokens: MaxTokens = MAX_NEW_TOKENS,
     stop: Stop = None,
     require: Require = None,
+    session: SessionName = None,
 ) -> Record:
     """Search, graft the one best block, and answer with citations.
 
     Of several blocks the answer is chosen by counting: it came to an end by itself, more of its
     words stand in its block, more blocks say the same, the search ranks it higher.
     """
-    from kvg.flow.context.ask import ContextAskRequest, ask_context
-
     run = invocation(ctx)
     request = ContextAskRequest(
         name, question, blocks, max_tokens, tuple(stop or ()), tuple(require or ())
     )
+    if session is not None:
+        from kvg.flow.through import compute_one
+
+        return compute_one(run.link(session), request, None)
+    from kvg.flow.context.ask import ask_context
+
     return ask_context(run.store, run.settings, request)
 
 
@@ -160,6 +172,7 @@ EXAMPLES = {
     "at": """
     $ kvg context at docs docs/formats.md:120
     $ kvg context at docs 20000 --prompt "In short:"
+    $ kvg context at docs 20000 --session desk --slot 0
     """,
     "search": """
     $ kvg context search docs "rotary angles"
@@ -167,5 +180,6 @@ EXAMPLES = {
     "ask": """
     $ kvg context ask docs "What is a witness?"
     $ kvg context ask docs "What is a witness?" --blocks 3 --json
+    $ kvg context ask docs "What is a witness?" --session desk
     """,
 }

@@ -22,6 +22,10 @@ Reference = Annotated[
 Slots = Annotated[
     int, typer.Option("--slots", metavar="N", min=1, help="Numbered slots; 8.", max=4096)
 ]
+Keep = Annotated[
+    int,
+    typer.Option("--keep", metavar="N", min=1, help="Restored artifacts that stay in memory; 8."),
+]
 Parallel = Annotated[
     int,
     typer.Option(
@@ -56,6 +60,7 @@ def start(
     model: Model = None,
     reference: Reference = "invariant",
     slots: Slots = 8,
+    keep: Keep = 8,
     parallel: Parallel = 8,
     idle: Idle = "30m",
     memory: Memory = None,
@@ -75,7 +80,7 @@ def start(
 
     run = invocation(ctx)
     words = [*_program(run), name]
-    options = {"--model": model, "--reference": reference, "--slots": slots}
+    options = {"--model": model, "--reference": reference, "--slots": slots, "--keep": keep}
     options |= {"--parallel": parallel, "--idle": idle, "--memory": memory, "--tcp": tcp}
     for option, value in options.items():
         words += [] if value is None else [option, str(value)]
@@ -130,6 +135,7 @@ def serve(
     model: Model = None,
     reference: Reference = "invariant",
     slots: Slots = 8,
+    keep: Keep = 8,
     parallel: Parallel = 8,
     idle: Idle = "30m",
     memory: Memory = None,
@@ -153,6 +159,7 @@ def serve(
             model=model,
             reference=reference,
             n_slots=slots,
+            n_kept=keep,
             parallel=parallel,
             idle_s=idle_s,
             memory_bytes=memory_bytes,

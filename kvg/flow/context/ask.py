@@ -6,9 +6,11 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kvg.errors import NotFound, UsageError
+from kvg.errors import NotFound
+from kvg.flow.context.ahead import read_ahead
 from kvg.flow.context.search import RANKED, opened_index, rank_blocks
 from kvg.flow.context.stored import read_context, slice_text
 from kvg.flow.freshness import check_fresh
@@ -16,13 +18,13 @@ from kvg.flow.records.contexts import Candidate, ContextAnswer
 from kvg.flow.registered import (
     check_tokenizer,
     check_torch,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
     tokenizer_of,
 )
-from kvg.flow.requests import MAX_NEW_TOKENS
-from kvg.frozen import frozen
+from kvg.flow.requests import ContextAskRequest
 
 if TYPE_CHECKING:
     from kvg.flow.context.stored import StoredBlock
@@ -37,27 +39,6 @@ if TYPE_CHECKING:
 
 CITATIONS = 3
 _LONG_WORD = re.compile(r"\w{4,}")
-
-
-@frozen
-class ContextAskRequest:
-    """Answer ``question``, greedily, from the best of the ``blocks`` blocks that the search ranks
-    first, in at most ``max_tokens`` tokens and before any of the ``stop`` texts."""
-
-    name: str
-    question: str
-    blocks: int = 1
-    max_tokens: int = MAX_NEW_TOKENS
-    stop: tuple[str, ...] = ()
-    require: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.question.strip():
-            raise UsageError(f"{self.name}: empty question", hint='kvg context ask NAME "What …?"')
-        if self.blocks < 1:
-            raise UsageError(f"--blocks {self.blocks}: less than 1")
-        if self.max_tokens < 0:
-            raise UsageError(f"--max-tokens {self.max_tokens}: less than 0")
 
 
 def ask_context(store: Store, settings: Settings, request: ContextAskRequest) -> ContextAnswer:
@@ -116,12 +97,13 @@ def _candidates(
     opened: _Opened | None = None
     found: list[Candidate] = []
     for rank, block in enumerate(ranked, 1):
+        read_ahead(store, ranked[rank : rank + 1])
         began = time.perf_counter()
         verified = verify_artifact(store, block.digest, require=request.require, ref=block.ref)
         verify_ms = (time.perf_counter() - began) * 1e3
         check_fresh(store, settings.cwd, verified.provenance, what=block.ref)
         opened = _open(store, settings, verified, opened)
-        found.append(_answer(store, request, opened, verified, block, rank, verify_ms))
+        found.append(_answer(store, settings, request, opened, verified, block, rank, verify_ms))
     same = Counter(item.text.strip() for item in found)
     return tuple(replace(item, agreeing=same[item.text.strip()]) for item in found)
 
@@ -139,6 +121,7 @@ def _open(store: Store, settings: Settings, verified: Verified, before: _Opened 
 
 def _answer(
     store: Store,
+    settings: Settings,
     request: ContextAskRequest,
     opened: _Opened,
     verified: Verified,
@@ -151,7 +134,14 @@ def _answer(
     session = opened.session
     began = time.perf_counter()
     messages = ({"role": "user", "content": request.question},)
-    asked = ask_messages(session, opened.tokenizer, messages, exemplar=verified)
+    asked = ask_messages(
+        session,
+        opened.tokenizer,
+        messages,
+        exemplar=verified,
+        place=partial(grafted_slot, settings, session),
+        n_more=request.max_tokens,
+    )
     first_token_ms = verify_ms + (time.perf_counter() - began) * 1e3
     text, ids = asked.answer(request.max_tokens, stop=request.stop)
     return Candidate(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvg.errors import RemoteFailed
-from kvg.flow.records import computed
+from kvg.flow.records import computed, contexts
 from kvg.flow.records.record import Record
 
 if TYPE_CHECKING:
@@ -22,15 +22,26 @@ KINDS: dict[str, type[Record]] = {
         computed.Logits,
         computed.Replay,
         computed.ReplaySummary,
+        contexts.ContextPlace,
+        contexts.ContextAnswer,
     )
 }
 """The records that a session's verbs give."""
+
+CANDIDATES = "candidates"
+"""The one field that holds values of a kind of its own."""
 
 
 def encode_record(record: Record) -> dict[str, object]:
     """``record`` as a JSON object."""
     fields: Mapping[str, Field[object]] = record.__dataclass_fields__  # type: ignore[attr-defined]
-    return {"type": record.type, **{name: getattr(record, name) for name in fields}}
+    found: dict[str, object] = {name: getattr(record, name) for name in fields}
+    if isinstance(record, contexts.ContextAnswer):
+        found[CANDIDATES] = [
+            {name: getattr(item, name) for name in item.__dataclass_fields__}
+            for item in record.candidates
+        ]
+    return {"type": record.type, **found}
 
 
 def parse_record(line: Mapping[str, object]) -> Record:
@@ -44,8 +55,15 @@ def parse_record(line: Mapping[str, object]) -> Record:
     try:
         if kind is None:
             raise TypeError(f"a record of type {line.get('type')!r}")
+        if kind is contexts.ContextAnswer:
+            values[CANDIDATES] = _candidates(line.get(CANDIDATES))
         return kind(**values)
     except TypeError as error:
         raise RemoteFailed(
             f"session: {error}", hint="is it another version of kvg? kvg session stop, then start"
         ) from None
+
+
+def _candidates(value: object) -> tuple[contexts.Candidate, ...]:
+    items = value if isinstance(value, list) else []
+    return tuple(contexts.Candidate(**item) for item in items if isinstance(item, dict))
