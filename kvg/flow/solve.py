@@ -180,7 +180,7 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
         if not slot.holds(literal):
             name = slot.name or f"s{number}"
             bounds = " to ".join(text or "any" for text in (slot.least, slot.most))
-            return f"slot {name}: {literal.raw[:40]} is not a {slot.type} in {bounds}"
+            return f"slot {name}: {literal.raw[:40]} is not within {bounds} ({slot.type})"
     return None
 
 

@@ -184,13 +184,12 @@ def _given_range(kind: str, value: Json, *, what: str) -> SlotRange:
     name = value.get("name")
     if name is not None and not isinstance(name, str):
         raise UsageError(f"{what}: the name is not a string")
-    return SlotRange(
-        kind,
-        name,
-        _given_bound(value.get("least"), what),
-        _given_bound(value.get("most"), what),
-        None if items is None else _given_range(inner[0], items, what=f"{what} items"),
-    )
+    least, most = (_given_bound(value.get(key), what) for key in ("least", "most"))
+    within = None if items is None else _given_range(inner[0], items, what=f"{what} items")
+    try:
+        return SlotRange(kind, name, least, most, within)
+    except UsageError as error:
+        raise UsageError(f"{what}: {error.message}", hint=error.hint) from None
 
 
 def _given_bound(value: Json, what: str) -> str | None:

@@ -122,7 +122,7 @@ def test_what_counts_as_right() -> None:
 
 
 def test_the_tasks_that_come_along(user: models.User) -> None:
-    for name in ("words.jsonl", "eight.jsonl"):
+    for name in ("words.jsonl", "hard.jsonl", "eight.jsonl"):
         shutil.copy(TASKS / name, user.folder / name)
     blocks, tasks = read_tasks(user.settings, Path("words.jsonl"))
     families = {block.family for block in blocks}
@@ -130,6 +130,11 @@ def test_the_tasks_that_come_along(user: models.User) -> None:
     assert len(tasks) >= 150 and len(blocks) == len(families) == 5
     assert all(parse_problem(task.text).family.digest in families for task in tasks)
     assert not held & {task.text for task in tasks}
+    blocks, tasks = read_tasks(user.settings, Path("hard.jsonl"))
+    families = {block.family for block in blocks}
+    held = {text for block in blocks for text, _ in block.shots}
+    assert len(tasks) == 32 and len(families) == 4 and not held & {task.text for task in tasks}
+    assert {parse_problem(task.text).family.digest for task in tasks} == families
     problems = read_problems(user.settings, Path("eight.jsonl"))
     assert len(problems) == 8
     for problem in problems:

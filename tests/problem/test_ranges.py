@@ -102,3 +102,12 @@ def test_what_a_person_writes() -> None:
     first, second = read_ranges(text, ("int", "list[int]"), what="r.json")
     assert first == SlotRange("int", "a", "1", "9")
     assert second.items == SlotRange("int", None, "0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[{}, {"least": 5, "most": 1}]', '[{}, {"least": "x"}]', '[{}, {"most": "2024-01-01"}]'],
+)
+def test_a_wrong_range_is_named_by_its_slot(text: str) -> None:
+    with pytest.raises(UsageError, match=r"ranges\.json: slot 1: "):
+        read_ranges(text.encode(), ("int", "int"), what="ranges.json")
