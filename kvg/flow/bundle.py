@@ -43,7 +43,7 @@ from kvg.remote.bundle import (
     encode_member,
     padding,
 )
-from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.names import check_ref_name
 from kvg.verify.judgement import required_gates
@@ -172,6 +172,7 @@ class Writer:
         log = self._store.log
         line = (encode_verifier(log.origin, log.verifier) + "\n").encode("utf-8")
         files = [(VERIFIER, line), (PUBLISHER, self._note), (CHECKPOINT, log.note)]
+        files += [(COSIGNED, log.cosigned)] if log.cosigned else []
         layers: list[Descriptor] = []
         files += [(rekeys.file_name(step.size), step.note) for step in rekeys.steps(log, 0)]
         for name, data in (*files, *log_files(log.tiles, 0)):

@@ -17,6 +17,7 @@ from kvg.flow.exchange.sending import (
     Outgoing,
     Sender,
     Sent,
+    is_cosigned_anew,
     new_attestations,
     plan,
     read_publisher,
@@ -135,10 +136,12 @@ class Push:
             return
         done: list[TransferRef] = [step.done() for step in steps if step.state == "unchanged"]
         old_note, old_size, fresh = self._own_there(is_there)
+        log = self._store.log
         going = [step for step in steps if step.state != "unchanged"]
         updated = [step for step in steps if step.state == "unchanged" and step.digest in fresh]
         checked = [s for s in steps if s.state == "unchanged" and s.digest not in fresh]
-        if going or updated or read_back:
+        is_cosigned = is_there and old_note is not None and is_cosigned_anew(self._remote, log)
+        if going or updated or read_back or is_cosigned:
             chosen = (*going, *updated, *(checked if read_back else ()))
             note = self._publisher_note(is_there)
             self._tell(old_note)

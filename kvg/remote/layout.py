@@ -42,6 +42,7 @@ FOLDERS: Final = (OBJECTS, LOGS, REFS, KEYS, PUSHING)
 CHECKPOINT: Final = "checkpoint"
 VERIFIER: Final = "verifier"
 PUBLISHER: Final = "publisher"
+COSIGNED: Final = "cosigned"
 
 MAX_SMALL_BYTES: Final = 1 << 16
 """The most that a pointer, a key or a format line may have."""

@@ -471,7 +471,7 @@ class RegistryLog:
         return f"{self._registry.url}: log {self._origin}"
 
 
-_HEADS: Final = (layout.CHECKPOINT, layout.VERIFIER, layout.PUBLISHER)
+_HEADS: Final = (layout.CHECKPOINT, layout.VERIFIER, layout.PUBLISHER, layout.COSIGNED)
 
 
 def tag_of(name: str, what: str) -> str:

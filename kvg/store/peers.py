@@ -139,7 +139,27 @@ class Peers:
         if taken is None:
             raise Corrupt(f"log {origin}: gone as it was taken", hint="kvg fsck")
         self._remember(taken)
+        self._keep_cosigned(taken, source)
         return taken
+
+    def _keep_cosigned(self, taken: Log, source: TileSource) -> None:
+        """Keep the newest checkpoint of ``taken`` that witnesses cosigned, if it is one of its own.
+
+        Another is passed over: it is no less than not having been given any.
+        """
+        from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint
+        from kvg.log.log import COSIGNED
+
+        data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+        if data is None or data == taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE):
+            return
+        what = f"log {taken.origin}: {COSIGNED}"
+        try:
+            said = open_checkpoint(data, origin=taken.origin, verifier=taken.verifier, what=what)
+        except (Corrupt, Untrusted):
+            return
+        if taken.is_extension_of(said.size, said.root):
+            durable.replace(taken.folder / COSIGNED, [data], staging=self._staging)
 
     def publisher(self, origin: str) -> bytes | None:
         """The note that vouches for the log's key, as last accepted."""

@@ -17,7 +17,7 @@ from kvg.frozen import frozen
 from kvg.log import rekey as rekeys
 from kvg.log.growth import log_files
 from kvg.objects.page import DTYPE_SIZES, data_start
-from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.closure import Closure, closure
 
@@ -211,7 +211,15 @@ def send_log(remote: Remote, log: Log, old_size: int, old_note: bytes | None) ->
     line = _line(encode_verifier(log.origin, log.verifier))
     if files.read(VERIFIER, MAX_NOTE_BYTES) != line:
         files.write(VERIFIER, line)  # a push was cut just before it
+    if is_cosigned_anew(remote, log):
+        files.write(COSIGNED, log.cosigned)
     return n_bytes
+
+
+def is_cosigned_anew(remote: Remote, log: Log) -> bool:
+    """Whether witnesses cosigned a checkpoint of ``log`` and ``remote`` has another or none."""
+    cosigned = log.cosigned
+    return bool(cosigned) and remote.log(log.origin).read(COSIGNED, MAX_NOTE_BYTES) != cosigned
 
 
 def _line(text: str) -> bytes:
