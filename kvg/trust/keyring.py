@@ -238,7 +238,7 @@ class Keyring:
             self._check_folder()
             self._make_folder(path.parent.parent)
             self._make_folder(path.parent)
-            durable.replace(path, [data], staging=path.parent, mode=0o600)
+            durable.replace(path, [data], staging=path.parent.parent, mode=0o600)
         except KvgError:
             return False
         return True

@@ -11,6 +11,7 @@ from kvg.signing.keys import encode_private, parse_public
 from kvg.trust import Keyring
 from kvg.trust.keyring import load_file
 from tests.artifacts import key_of, make_store
+from tests.store.faults import hooked
 
 
 def mode(path: Path) -> int:
@@ -154,3 +155,18 @@ def test_log_keys(tmp_path: Path) -> None:
         keyring.log_key("kvg-y")
     with pytest.raises(UsageError):
         keyring.new_log_key("../x")
+
+
+def test_what_is_remembered_of_others_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A name in the folder is that of a log: nothing half written lies there at any step."""
+    ring = Keyring(tmp_path / "keys")
+    names: list[tuple[str, ...]] = []
+
+    def look(_name: str, _path: str) -> None:
+        names.append(ring.seen_peers("kvg-own"))
+
+    with hooked(look):
+        assert ring.keep_peer("kvg-own", "kvg-other", b"x" * 9)
+    assert set(names) <= {(), ("kvg-other",)} and len(names) > 3
+    assert ring.seen_peer("kvg-own", "kvg-other") == b"x" * 9
+    assert ring.seen_peers("kvg-other") == () and ring.seen_peer("kvg-own", "kvg-x") is None
