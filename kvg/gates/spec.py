@@ -32,8 +32,18 @@ KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
         Kind("cmd", TEST, "COMMAND", "a program that reads text.txt and answer.txt and exits 0"),
-        Kind("pytest", TEST, "FILE", "tests of answer.py or answer.txt; every assertion must run"),
-        Kind("python-assert", TEST, "FILE|EXPRESSION", "assertions about text and answer"),
+        Kind(
+            "pytest",
+            TEST,
+            "FILE",
+            "tests that import answer or read answer.txt; every assertion must run",
+        ),
+        Kind(
+            "python-assert",
+            TEST,
+            "FILE|EXPRESSION",
+            "assertions about text and answer; import answer runs it apart",
+        ),
         Kind("smt", FORMAL, "FILE", "z3: the constraints hold for the answer and for no other"),
         Kind("coq", FORMAL, "[FILE]", "coqc: a proof without admitted goals or unlisted axioms"),
         Kind("lean", FORMAL, "[FILE]", "lean: a proof without sorry or unlisted axioms"),

@@ -22,6 +22,7 @@ from kvg.flow.records import (
     RecurringSummary,
 )
 from kvg.problem.family import parse_problem
+from kvg.store.names import is_ref_name
 from tests import models
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
@@ -133,6 +134,7 @@ def test_the_tasks_that_come_along(user: models.User) -> None:
     blocks, tasks = read_tasks(user.settings, Path("hard.jsonl"))
     families = {block.family for block in blocks}
     held = {text for block in blocks for text, _ in block.shots}
+    assert all(is_ref_name(block.name) for block in blocks)
     assert len(tasks) == 32 and len(families) == 4 and not held & {task.text for task in tasks}
     assert {parse_problem(task.text).family.digest for task in tasks} == families
     problems = read_problems(user.settings, Path("eight.jsonl"))
