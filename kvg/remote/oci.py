@@ -28,6 +28,7 @@ ARTIFACT: Final = "application/vnd.kvg.artifact.v1"
 ATTESTATION: Final = "application/vnd.kvg.attestation.v1"
 LOG: Final = "application/vnd.kvg.log.v1"
 KEYS: Final = "application/vnd.kvg.keys.v1"
+TURN: Final = "application/vnd.kvg.turn.v1"
 FORGETTING: Final = "application/vnd.kvg.forgetting.v1"
 
 MANIFEST: Final = "application/vnd.kvg.manifest.v1+json"

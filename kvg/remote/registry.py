@@ -6,11 +6,11 @@
     referrers of that                    attestations, receipts and what they name
     _kvg.log.<origin>                    the files of a publisher's log
     _kvg.keys                            public keys on offer
+    _kvg.turn.<32 hex>                   whether a publisher moves tags now: see ``turns``
     _kvg.forget.<digest>                 what is left to remove of an artifact that is forgotten
 
-A registry replaces a tag without a condition: what a tag is is looked at just before and just
-after. Of two pushes in that instant the later wins; the earlier's artifact and log stay, and its
-owner's next push says so.
+A registry replaces a tag without a condition. Publishers take turns instead, and what a tag is is
+looked at just before and just after.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ from kvg.frozen import frozen
 from kvg.remote import layout, oci
 from kvg.remote.distribution import Fetched, Registry, fallback_tag
 from kvg.remote.files import ASKERS, PIECE_BYTES, at_once
+from kvg.remote.registry_log import (
+    LOG_TAG,
+    MAX_TAG_CHARS,
+    RegistryLog,
+    document,
+    empty,
+    put_image,
+    tagged_image,
+)
+from kvg.remote.turns import Turn
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer
@@ -34,10 +44,8 @@ if TYPE_CHECKING:
     from kvg.remote.layout import Pointer
     from kvg.remote.oci import Descriptor, Image
 
-LOG_TAG: Final = "_kvg.log."
 KEYS_TAG: Final = "_kvg.keys"
 FORGET_TAG: Final = "_kvg.forget."
-MAX_TAG_CHARS: Final = 128
 _FALLBACK: Final = r"sha256-[0-9a-f]{64}"
 
 
@@ -72,6 +80,7 @@ class RegistryRemote:
         self._tagged: dict[str, Tagged | None] = {}
         self._is_read = False
         self._logs: dict[str, RegistryLog] = {}
+        self._turn: Turn | None = None
 
     @property
     def url(self) -> str:
@@ -169,6 +178,7 @@ class RegistryRemote:
         value: Digest | None = None,
     ) -> None:
         tag = tag_of(name, self.url)
+        self._take_turn()
         there = self._look(tag)
         if self._pointer_of(there) != expect:
             raise self._moved(name)
@@ -203,22 +213,33 @@ class RegistryRemote:
         title, data = f"{keyid}.pub", text.encode("ascii")
         layout.check_name(title, what=self.url)
         layer = oci.describe(data, oci.PUBLIC_KEY, title=title)
-        image = self._image(KEYS_TAG, oci.KEYS)
-        known = () if image is None else image.layers
-        if layer in known:
+        if layer in self._keys():
             return
+        self._take_turn()
+        known = self._keys()
         self.put_blob(layer.digest, [data])
         others = tuple(item for item in known if item.said(oci.TITLE) != title)
-        _put_image(self._registry, KEYS_TAG, oci.Image(oci.KEYS, _empty(), (*others, layer)))
+        put_image(self._registry, KEYS_TAG, oci.Image(oci.KEYS, empty(), (*others, layer)))
+
+    def _keys(self) -> tuple[Descriptor, ...]:
+        image = self._image(KEYS_TAG, oci.KEYS)
+        return () if image is None else image.layers
 
     def announce(self, origin: str) -> None:
-        return None  # a registry collects by its own rules
+        """A registry collects by its own rules: what is announced is who moves tags."""
+        self._turn = Turn(self._registry, origin)
 
     def renew(self, origin: str) -> None:
-        return None
+        if self._turn is not None:
+            self._turn.renew()
 
     def withdraw(self, origin: str) -> None:
-        return None
+        if self._turn is not None:
+            self._turn.end()
+
+    def _take_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.take()
 
     def publish_listing(self) -> None:
         return None  # tags can be listed
@@ -228,7 +249,7 @@ class RegistryRemote:
 
     def document(self, layer: Descriptor, limit: int = oci.MAX_DOCUMENT_BYTES) -> bytes:
         """A small blob, its digest checked. Raises ``Corrupt``."""
-        return _document(self._registry, layer, limit)
+        return document(self._registry, layer, limit)
 
     def tagged(self, name: str) -> Tagged | None:
         """The artifact's image manifest under the ref ``name``, as it is now."""
@@ -368,110 +389,19 @@ class RegistryRemote:
                         self._objects.setdefault(layer.raw, (layer, is_raw))
 
     def _image(self, tag: str, kind: str) -> Image | None:
-        return _tagged_image(self._registry, tag, kind)
+        return tagged_image(self._registry, tag, kind)
 
     def _attest(self, held: Held, subject: Descriptor, data: bytes) -> None:
         """Put what is attested of an artifact as its referrer, before the tag shows it."""
         if not held.attestations:
             return
-        self.put_blob(_empty().digest, [oci.EMPTY_BYTES])
+        self.put_blob(empty().digest, [oci.EMPTY_BYTES])
         self._registry.put_manifest(subject.digest, data, oci.IMAGE)
-        image = oci.Image(oci.ATTESTATION, _empty(), held.attestations, subject)
+        image = oci.Image(oci.ATTESTATION, empty(), held.attestations, subject)
         made = oci.encode_image(image)
         said = oci.describe(made, oci.IMAGE, artifact_type=oci.ATTESTATION)
         if not self._registry.put_manifest(said.digest, made, oci.IMAGE):
             self._registry.refer(subject.digest, said)
-
-
-class RegistryLog:
-    """See ``LogFiles``: the layers of one image manifest, which is replaced as a whole.
-
-    What is written is seen with the next checkpoint.
-    """
-
-    def __init__(self, registry: Registry, origin: str) -> None:
-        self._registry = registry
-        self._origin = origin
-        self._image: Image | None = None
-        self._new: dict[str, Descriptor] = {}
-
-    @property
-    def _tag(self) -> str:
-        tag = LOG_TAG + self._origin
-        if len(tag) > MAX_TAG_CHARS:
-            raise UsageError(f"log {self._origin[:80]}: its name is too long for a registry")
-        return tag
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        self._check_name(name)
-        if self._image is None or name in _HEADS:
-            self._image = _tagged_image(self._registry, self._tag, oci.LOG)
-        layer = self._layers().get(name)
-        if layer is None:
-            return None
-        return _document(self._registry, layer, oci.MAX_DOCUMENT_BYTES)[: limit + 1]
-
-    def widths(self, name: str) -> Sequence[int]:
-        prefix = f"{name}.p/"
-        found = (key.removeprefix(prefix) for key in self._layers() if key.startswith(prefix))
-        return sorted(int(text) for text in found if re.fullmatch(r"[1-9][0-9]{0,2}", text))
-
-    def write(self, name: str, data: bytes) -> None:
-        self._check_name(name)
-        self._new[name] = self._put(name, data)
-        if name in _HEADS and layout.CHECKPOINT in self._layers():
-            self._publish()
-
-    def swap(self, name: str, data: bytes, *, expect: bytes | None) -> None:
-        self._check_name(name)
-        self._image = _tagged_image(self._registry, self._tag, oci.LOG)
-        there = self._layers().get(name)
-        found = None if there is None else _document(self._registry, there, len(expect or b"") + 1)
-        if found != expect:
-            raise Conflict(f"{self!r}: changed meanwhile")
-        self._new[name] = self._put(name, data)
-        self._publish()
-
-    def _publish(self) -> None:
-        kept = {**self._layers(), **self._new}
-        wider = {name: _width(name) for name in self._new if ".p/" in name}
-        layers = {
-            name: layer
-            for name, layer in kept.items()
-            if not any(
-                _stem(name) == _stem(other) and ".p/" in name and _width(name) < width
-                for other, width in wider.items()
-            )
-            and not (".p/" in name and _stem(name) in self._new)
-        }
-        image = oci.Image(
-            oci.LOG,
-            _empty(),
-            tuple(layers[name] for name in sorted(layers)),
-            annotations=((oci.ORIGIN, self._origin),),
-        )
-        _put_image(self._registry, self._tag, image)
-        self._image = image
-        self._new.clear()
-
-    def _put(self, name: str, data: bytes) -> Descriptor:
-        layer = oci.describe(data, oci.LOG_FILE, title=name)
-        if not self._registry.has_blob(layer.digest):
-            self._registry.put_blob(layer.digest, [data])
-        return layer
-
-    def _layers(self) -> dict[str, Descriptor]:
-        image = self._image
-        return {} if image is None else {l.said(oci.TITLE) or "": l for l in image.layers}  # noqa: E741
-
-    def _check_name(self, name: str) -> None:
-        layout.check_name(f"{layout.LOGS}/{self._origin}/{name}", what=self._registry.url)
-
-    def __repr__(self) -> str:
-        return f"{self._registry.url}: log {self._origin}"
-
-
-_HEADS: Final = (layout.CHECKPOINT, layout.VERIFIER, layout.PUBLISHER, layout.COSIGNED)
 
 
 def tag_of(name: str, what: str) -> str:
@@ -494,40 +424,3 @@ def _image(name: str, pointer: Pointer, held: Held) -> Image:
     return oci.Image(
         oci.ARTIFACT, held.config, held.layers, annotations=tuple(sorted(notes.items()))
     )
-
-
-def _tagged_image(registry: Registry, tag: str, kind: str) -> Image | None:
-    found = registry.manifest(tag)
-    if found is None:
-        return None
-    what = f"{registry.url}: {tag}"
-    image = oci.parse_image(found.data, what=what)
-    if image.artifact_type != kind:
-        raise Corrupt(f"{what}: is {image.artifact_type[:80]!r}, not {kind}")
-    return image
-
-
-def _put_image(registry: Registry, tag: str, image: Image) -> None:
-    if not registry.has_blob(image.config.digest):
-        registry.put_blob(image.config.digest, [oci.EMPTY_BYTES])
-    registry.put_manifest(tag, oci.encode_image(image), oci.IMAGE)
-
-
-def _document(registry: Registry, layer: Descriptor, limit: int) -> bytes:
-    data = b"".join(registry.blob(layer.digest, start=0, limit=min(limit, layer.size) + 1))
-    if sha256(data) != layer.digest:
-        raise Corrupt(f"{registry.url}: blob {short(layer.digest)} is damaged or too large")
-    return data
-
-
-def _empty() -> Descriptor:
-    return oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
-
-
-def _stem(name: str) -> str:
-    return name.partition(".p/")[0]
-
-
-def _width(name: str) -> int:
-    text = name.rpartition("/")[2]
-    return int(text) if text.isdigit() else 0

@@ -234,7 +234,7 @@ def test_the_far_side_killed_at_every_step(tmp_path: Path, share: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["directory", "ssh", "s3"])
+@pytest.mark.parametrize("kind", ["directory", "ssh", "s3", "oci"])
 def test_two_pushes_at_once(kind: str, world: ExitStack, tmp_path: Path, share: Path) -> None:
     access, url = Access(), str(share)
     if kind != "directory":
