@@ -356,6 +356,8 @@ def check_context(table: Table) -> None:
     slope, error = slope_of([r["offset"] / 1e6 for r in runs], [r["first_token_ms"] for r in runs])
     memory = [r["memory_bytes"] for r in runs]
     row = table.one("context-bench-summary")
+    for made in table.of("context-made"):
+        expect(made, what, **{name: row[name] for name in ("context", "blocks", "tokens")})
     need(all(1 <= r["block"] <= row["blocks"] and r["offset"] < row["tokens"] for r in runs),
          f"{what}: an access outside of the context")  # fmt: skip
     expect(

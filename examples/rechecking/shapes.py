@@ -73,6 +73,8 @@ SHAPES = {
     "share:x runs_ms:l",
     "energy-row": "way:s tokens:n tokens_computed:n runs:n seconds:x cpu_seconds:x joules:?x "
     "counter:?s",
+    "context-made": "context:s blocks:n tokens:n files:n computed:n kept:n removed:n "
+    "tokens_computed:n bytes_raw:n bytes_stored:n seconds:x",
     "context-access": "number:n offset:n block:n first_token_ms:x restored_bytes:n memory_bytes:n "
     "logits:d replayed:?d",
     "context-bench-summary": "context:s blocks:n tokens:n windows:x accesses:n median_ms:x "
@@ -106,6 +108,7 @@ RAW = {
     "store-deposit": "tokens runs_ms",
     "store-row": "tokens bytes_raw bytes_stored runs_ms",
     "energy-row": "tokens tokens_computed runs seconds cpu_seconds joules",
+    "context-made": "tokens blocks bytes_raw bytes_stored seconds",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
     "context-bench-summary": "blocks tokens windows",
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +87,32 @@ def test_context(kvg: Callable[..., Any], user: models.User) -> None:
     assert all((r["replayed"] is not None) == (r["number"] % 10 == 0) for r in accesses)
     assert len({r["block"] for r in accesses}) > 3
     assert summary["slope_low"] <= summary["slope_ms"] <= summary["slope_high"]
+
+
+def test_the_script_of_many_windows(tmp_path: Path, tiny: dict[str, Path]) -> None:
+    """Six small blocks of the standard library, deposited and moved over."""
+    given = [str(tiny["llama"]), "--tokens", "2200", "--block-tokens", "400", "--accesses", "10"]
+    script = [sys.executable, str(models.REPO / "bench/context.py"), *given]
+    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    check_rows(found, "context")
+    made, summary = found[1], found[-1]
+    assert made["blocks"] >= 6 and made["tokens"] >= 2200 and made["bytes_stored"] > 0
+    assert (summary["replayed"], summary["equal"]) == (1, 1)
+
+
+def test_the_published_geometry(tmp_path: Path) -> None:
+    """88 files of bytes, each the whole of one block: two never fit into one."""
+    path = models.REPO / "bench/context.py"
+    spec = importlib.util.spec_from_file_location("bench_context", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    longest = script.write_bytes(tmp_path / "corpus", script.BLOCKS)
+    sizes = [file.stat().st_size for file in sorted((tmp_path / "corpus").iterdir())]
+    assert (len(sizes), sum(sizes)) == (88, 2_854_766)
+    assert max(sizes) == longest < script.WINDOW < 2 * min(sizes)
 
 
 def test_store(kvg: Callable[..., Any]) -> None:
