@@ -10,10 +10,11 @@ clones it from a web server, and sets beside each what a plain tool needs for th
     S3          rclone copy to the same server
     http        rclone copy from the same nginx
 
-Pages are real where ``--pages DIR`` names a store that holds some (they are repeated, the first
-bytes of each varied, so that no two are equal); else they are normal values in bf16. Then: a second
-push of nothing new with many artifacts, and at half as many (its growth); a push of an artifact
-that shares half its pages; the memory that a push and a clone take.
+Pages are real where ``--pages DIR`` names a store that holds some (``make demo`` leaves one, which
+is taken by itself); they are repeated, the first bytes of each varied, so that no two are equal.
+Else they are normal values in bf16. Then: a second push of nothing new with many artifacts, and at
+half as many (its growth); a push of an artifact that shares half its pages; the memory that a push
+and a clone take.
 
 Every figure is the best of ``--runs``; servers that are missing are named and left out. JSON goes
 to ``bench/results/exchange.json`` with the machine described.
@@ -32,126 +33,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
 
+from bench.pages import PAGE_TOKENS, Pages, deposit, layout  # noqa: E402
 from bench.store import grow, write_object  # noqa: E402
-from kvg.digest import blake3_hex, sha256, shake256  # noqa: E402
-from kvg.objects import manifest as m  # noqa: E402
 from kvg.objects import page as p  # noqa: E402
-from kvg.objects.tokens import encode_ids  # noqa: E402
-from kvg.signing.dsse import sign_envelope  # noqa: E402
-from kvg.store import ANY, RefMove, Store  # noqa: E402
+from kvg.store import Store  # noqa: E402
 from tests import artifacts as made  # noqa: E402
-
-PAGE_TOKENS = 256
-LAYERS, HEADS, DIM = 30, 3, 64
-"""The shape of SmolLM2-135M: 5.9 MB for a page of 256 tokens."""
 
 PROGRAM = "from kvg.cli.main import run; run()"
 RESULTS = ROOT / "bench" / "results" / "exchange.json"
-
-
-def layout() -> m.Layout:
-    specs = [m.LayerSpec(i, "attention", HEADS, DIM, DIM, "BF16", None) for i in range(LAYERS)]
-    return m.Layout(PAGE_TOKENS, m.group_layers(specs))
-
-
-class Pages:
-    """Page data: real ones from a store, or drawn with the same distribution of exponents."""
-
-    def __init__(self, source: Path | None, size: int) -> None:
-        self._size = size
-        self._real: list[bytes] = []
-        self.kind = "drawn: normal values in bf16"
-        if source is not None:
-            self._real = list(self._read(source))
-            if self._real:
-                self.kind = f"real: {len(self._real)} pages of {source.name}, each varied"
-
-    def _read(self, source: Path) -> Iterator[bytes]:
-        store = Store.open(source)
-        for digest in store.artifacts():
-            for page in store.manifest(digest).pages:
-                raw = bytes(store.objects.read(page.digest, what="page", size=page.size))
-                if len(raw) >= self._size:
-                    yield raw[-self._size :]
-                if page.size * 16 > 1 << 27:
-                    return
-
-    def data(self, number: int) -> bytes:
-        """The data of page ``number``: no two alike."""
-        if self._real:
-            raw = bytearray(self._real[number % len(self._real)])
-        else:
-            raw = bytearray(_normal(number, self._size))
-        raw[:16] = shake256(f"page {number}".encode(), 16)[:16].translate(_SMALL)
-        return bytes(raw)
-
-
-_SMALL = bytes(byte & 0x3F for byte in range(256))
-
-
-def _normal(number: int, size: int) -> bytes:
-    """bf16 values with a normal distribution."""
-    from random import Random
-
-    draw = Random(number)
-    block = bytearray()
-    import struct
-
-    for _ in range(1 << 15):
-        block += struct.pack("<f", draw.gauss(0, 1))[2:]
-    noise = bytearray(draw.randbytes(size))
-    reps = -(-size // len(block))
-    high = (bytes(block) * reps)[:size]
-    noise[1::2] = high[1::2]
-    return bytes(noise)
-
-
-def deposit(store: Store, key: object, ref: str, ids: Sequence[int], pages: Pages, at: int) -> None:
-    """An artifact of whole pages, made as a deposit makes it but for the computing."""
-    shape = layout()
-    (group,) = shape.groups
-    count = len(ids)
-    listed: list[m.Page] = []
-    with store.pending() as pending:
-        for n, start in enumerate(range(0, count, PAGE_TOKENS)):
-            end = min(start + PAGE_TOKENS, count)
-            raw = (
-                p.page_header(group, end - start)
-                + pages.data(at + n)[: p.data_size(group, end - start)]
-            )
-            begin = p.data_start(group, end - start)
-            digest = pending.put(raw, data_start=begin, element=2).digest
-            listed.append(m.Page(group.name, start, end, digest, blake3_hex(raw), len(raw)))
-        tokens = encode_ids(ids)
-        pending.put(tokens, digest=sha256(tokens), element=4)
-        manifest = m.Manifest(
-            made.MODEL,
-            made.ENGINE,
-            m.Tokens(sha256(tokens), count),
-            shape,
-            tuple(listed),
-            (made.witness_at(ids[-1:], count - 1),),
-        )
-        _publish(store, key, ref, manifest, pending)
-
-
-def _publish(store: Store, key: object, ref: str, manifest: m.Manifest, pending: object) -> None:
-    from kvg.log.entry import AttestationEntry
-    from kvg.objects.statement import encode_provenance
-
-    raw = m.encode_manifest(manifest)
-    digest = pending.put(raw).digest
-    pending.put(made.SOURCE)
-    envelope = sign_envelope(encode_provenance(digest, made.provenance()), [key])
-    name = pending.put(envelope).digest
-    store.publish([AttestationEntry(made.NOW, digest, name), RefMove(ref, digest, ANY)])
 
 
 def timed(
@@ -175,6 +71,7 @@ class Bench:
         self.results: dict[str, object] = {}
         self.missing: list[str] = []
         self.env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}"}
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed kvg is compiled once
         for name in ("DATA", "CONFIG", "CACHE"):
             self.env[f"XDG_{name}_HOME"] = str(folder / name.lower())
         self.source = folder / "source"
@@ -406,25 +303,20 @@ class Bench:
         store.trust_first(self.key)
         rows: list[dict[str, object]] = []
         write_object(store, made.SOURCE)
-        begun = 0
-        for size in (n_artifacts // 2, n_artifacts):
+        self.kvg("-C", folder, "remote", "add", "many", str(self.folder / "many-share"))
+        for begun, size in ((0, n_artifacts // 2), (n_artifacts // 2, n_artifacts)):
             grow(store, self.key, begun, size, n_pages=1)
-            begun = size
-            share = self.folder / f"many-share-{size}"
-            name = f"many{size}"
-            self.kvg("-C", folder, "remote", "add", name, str(share))
-            first = self.kvg("-C", folder, "push", name)
-            took = timed(lambda name=name: self.kvg("-C", folder, "push", name), runs=3)
-            rows.append(
-                {
-                    "artifacts": size,
-                    "first_seconds": first["seconds"],
-                    "again_seconds": min(took),
-                    "again_cpu_seconds": round(self.cpu(folder, name), 3),
-                    "again_runs": took,
-                }
-            )
-            print("nothing new ", rows[-1], flush=True)
+            first = self.kvg("-C", folder, "push", "many")
+            taken = timed(lambda: self.kvg("-C", folder, "push", "many"), runs=3)
+            row = {
+                "artifacts": size,
+                "first_seconds": first["seconds"],
+                "again_seconds": min(taken),
+                "again_runs": taken,
+                "again_cpu_seconds": round(self.cpu(folder, "many"), 3),
+            }
+            rows.append(row)
+            print("nothing new ", row, flush=True)
         store.close()
         self.results["nothing_new"] = rows
 
@@ -507,14 +399,50 @@ def machine() -> dict[str, object]:
     }
 
 
+AT_LEAST = 0.8
+"""What kvg's speed is to be of a plain tool's."""
+
+
+def told_of(is_met: bool) -> str:
+    return "met" if is_met else "NOT MET"
+
+
+def summary(results: dict[str, object]) -> Iterator[str]:
+    """Every figure beside what it is to be."""
+    for name, row in results.items():
+        if isinstance(row, dict) and "ratio" in row:
+            told = told_of(row["ratio"] >= AT_LEAST)
+            yield f"{name:<20} {row['ratio']:6.3f} of the plain tool; at least {AT_LEAST}: {told}"
+    if "half" in results:
+        yield f"{'half shared':<20} {results['half']['share']:6.3f} of its bytes sent; about 0.5"
+    if "nothing_new" in results:
+        half, whole = results["nothing_new"]
+        took, growth = whole["again_seconds"], whole["again_seconds"] / half["again_seconds"]
+        yield (
+            f"{'nothing new':<20} {took:6.3f} s at {whole['artifacts']:,} artifacts, "
+            f"{whole['again_cpu_seconds']} s of a processor; under 1 s: {told_of(took < 1)}; "
+            f"{growth:.2f} times what it is at half as many"
+        )
+    if "memory" in results:
+        quarter, whole = results["memory"]
+        for verb in ("push", "clone"):
+            small, large = (row[f"{verb}_peak_bytes"] for row in (quarter, whole))
+            yield (
+                f"memory, {verb:<12} {large / 1e6:6.0f} MB for {whole['bytes'] / 1e6:,.0f} MB, "
+                f"{small / 1e6:.0f} MB for {quarter['bytes'] / 1e6:,.0f} MB"
+            )
+
+
 def main() -> int:
+    demo = ROOT / ".cache" / "demo"
+    demo = demo if (demo / ".kvg").is_dir() else None
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
     parser.add_argument("--artifacts", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--pages", type=Path, help="a store whose pages are taken")
+    parser.add_argument("--pages", type=Path, default=demo, help="a store whose pages are taken")
     parser.add_argument("--only", default="directory,ssh,s3,http,half,nothing_new,memory")
     parser.add_argument("--folder", type=Path, help="where to work; needs five times the bytes")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -533,6 +461,9 @@ def main() -> int:
         "missing": bench.missing,
         **bench.results,
     }
+    for line in summary(bench.results):
+        print(line)
+    print("missing:", ", ".join(bench.missing) or "nothing")
     given.out.parent.mkdir(exist_ok=True)
     given.out.write_text(json.dumps(found, indent=2) + "\n")
     print(f"written to {given.out}")

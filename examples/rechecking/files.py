@@ -81,7 +81,7 @@ def check_exchange(value: Row, what: str) -> None:
     named = {"schema", "machine", "load_after", "runs", "missing", "pages", "cp, sha256, sync"}
     need(named <= value.keys(), f"{what}: no {sorted(named - value.keys())}")
     for name in sorted(value.keys() - named):
-        need(name in ("half", "nothing_new") or COMPARED.fullmatch(name) is not None,
+        need(name in ("half", "nothing_new", "memory") or COMPARED.fullmatch(name) is not None,
              f"{what}: {name}: unknown")  # fmt: skip
         if name == "half":
             half = value[name]
@@ -90,6 +90,9 @@ def check_exchange(value: Row, what: str) -> None:
         elif name == "nothing_new":
             for row in value[name]:
                 same(row["again_seconds"], min(row["again_runs"]), f"{what}: again_seconds")
+        elif name == "memory":
+            fields = {"ref", "push_peak_bytes", "clone_peak_bytes", "bytes"}
+            need(all(row.keys() == fields for row in value[name]), f"{what}: memory: fields")
         else:
             check_compared(value[name], f"{what}: {name}")
 

@@ -116,7 +116,7 @@ RAW = {
 
 RAW_OF_EXCHANGE = (
     "machine", "load_after", "runs", "pages", "plain_runs", "kvg_runs", "bytes", "half",
-    "nothing_new", "cp, sha256, sync",
+    "nothing_new", "memory", "cp, sha256, sync",
 )  # fmt: skip
 """The same of ``exchange.json``."""
 
