@@ -103,7 +103,9 @@ def parse(link: socket.socket) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name)[:30])
-@pytest.mark.parametrize("verb", ["graft", "logits", "replay", "deposit", "openai"])
+@pytest.mark.parametrize(
+    "verb", ["graft", "logits", "replay", "deposit", "context-at", "context-ask", "openai"]
+)
 def test_hostile_names(desk: Home, verb: str, name: str) -> None:
     if verb == "openai":
         body = {"model": "tiny", "prompt": "x", "kvg_ref": name, "max_tokens": 1}
@@ -117,6 +119,9 @@ def test_hostile_names(desk: Home, verb: str, name: str) -> None:
     request = {"refs": [name]} if verb == "replay" else {"ref": name}
     if verb == "deposit":
         request["slot"] = True  # type: ignore[assignment]
+    if verb.startswith("context"):
+        request = {"name": name, "place": "0"} if verb == "context-at" else {"name": name}
+        request |= {"question": "What?"} if verb == "context-ask" else {}
     with pytest.raises(KvgError) as caught:
         desk.ask("desk", verb, request, slot=7 if verb == "deposit" else None)
     assert caught.value.code in (2, 3, 5), caught.value
@@ -144,6 +149,14 @@ def test_malformed_http(desk: Home, raw: bytes) -> None:
                 pass
             status, _ = parse(link)
             assert status in (0, 400, 401, 404, 405, 421, 431, 505)
+    assert answers(desk)
+
+
+@pytest.mark.parametrize("place", [*HOSTILE_NAMES, "9" * 400, "-1", "a:" + "9" * 400, "a:-1", "٣"])
+def test_hostile_places(desk: Home, place: str) -> None:
+    with pytest.raises(KvgError) as caught:
+        desk.ask("desk", "context-at", {"name": "nosuch", "place": place})
+    assert caught.value.code in (2, 3)
     assert answers(desk)
 
 
