@@ -31,7 +31,7 @@ def peers(measured: Measured, gguf: Path | None) -> Iterator[RestoreOther | Rest
     if gguf is None:
         yield RestoreSkipped(LLAMA, "no GGUF of the model was named (--gguf FILE)")
     elif find_spec("llama_cpp") is None:
-        yield RestoreSkipped(LLAMA, "llama-cpp-python is not installed")
+        yield RestoreSkipped(LLAMA, "llama-cpp-python is not installed (kvg[peers])")
     else:
         yield _llama(measured, gguf)
 
