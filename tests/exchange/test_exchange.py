@@ -9,6 +9,7 @@ import pytest
 from kvg.digest import hex_of
 from kvg.errors import Conflict, GateFailed, KvgError, NotFound, Untrusted
 from kvg.flow.gc import gc
+from kvg.flow.push import push
 from kvg.flow.rejected import check_outcomes
 from kvg.flow.remote import remote_remove, remote_show
 from kvg.flow.status import remote_state
@@ -331,6 +332,16 @@ def test_no_remote_there(alice: Person, bob: Person, tmp_path: Path) -> None:
         alice.pull()
     with pytest.raises(NotFound):
         bob.clone(tmp_path / "nowhere", alice)
+
+
+def test_a_ref_where_the_remote_goes(alice: Person) -> None:
+    alice.deposit("demo")
+    with pytest.raises(NotFound, match="no such remote") as told:
+        tuple(push(alice.store, alice.settings, "demo"))
+    assert told.value.hint == "the remote goes first: origin demo"
+    with pytest.raises(NotFound) as told:
+        tuple(push(alice.store, alice.settings, "nothing"))
+    assert told.value.hint == "kvg remote list"
 
 
 def test_show_and_remove(alice: Person, bob: Person, share: Path) -> None:

@@ -12,6 +12,7 @@ from kvg.remote.layout import Pointer, encode_pointer, parse_pointer
 from kvg.store import ANY, RefMove
 from tests.exchange.conftest import Person
 from tests.exchange.test_crash import check_nothing_partial
+from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
 
 
 def pointer_at(share: Path, name: str) -> Pointer:
@@ -118,3 +119,16 @@ def test_a_note_that_is_not_the_owners(
         index = str(pointer_at(share, "demo").index).encode()
         note.write_bytes(data.replace(b"\n" + index + b" demo", b"\n3 demo"))
     assert set(bob.pull("demo").codes) <= {5, 6} and bob.pull("demo").codes
+
+
+def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811
+    alice = Person.make(tmp_path / "a", place.access).init().add(place.to)
+    older = alice.deposit("demo", range(5, 20))
+    alice.deposit("other", range(5, 21))
+    alice.push()
+    alice.deposit("demo", range(5, 30))
+    other = alice.deposit("other", range(5, 31))
+    assert not alice.push("other").findings
+    bob = Person.make(tmp_path / "b", place.access)
+    assert not bob.clone(place.source, alice).findings
+    assert bob.store.ref("demo") == older and bob.store.ref("other") == other

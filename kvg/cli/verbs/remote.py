@@ -91,7 +91,8 @@ def gc(
     """Remove from a remote what no ref there needs.
 
     What refs stood for before goes, too. Every log and ref there is proved first; where one can't
-    be, nothing is removed. While somebody pushes there it is refused, and the other way round.
+    be, nothing is removed. While somebody pushes there it is refused, and the other way round; a
+    push that was killed is told by watching its mark there, which takes three minutes.
     """
     from kvg.flow.remote_gc import remote_gc
 

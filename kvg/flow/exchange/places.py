@@ -53,6 +53,11 @@ def find_place(store: Store, name: str | None) -> Place:
             why = f"which of {', '.join(known)}?" if known else "no remote"
             raise NotFound(why, hint="kvg remote add origin URL")
         name = DEFAULT if DEFAULT in known else known[0]
+    if name not in known:
+        hint = (
+            f"the remote goes first: {known[0]} {name}" if known and is_ref(store, name) else None
+        )
+        raise NotFound(f"{name[:80]}: no such remote", hint=hint or "kvg remote list")
     table = store.config.table(SECTION, name)
     url, codec = table.get("url"), table.get("codec", DEFAULT_CODEC)
     if not isinstance(url, str):
@@ -63,6 +68,11 @@ def find_place(store: Store, name: str | None) -> Place:
     if not isinstance(pages, bool):
         raise UsageError(f"remote.{name}.pages is {pages}: not true or false")
     return Place(name, url, int(codec), has_pages=pages)
+
+
+def is_ref(store: Store, name: str) -> bool:
+    """Whether a ref has this name."""
+    return is_ref_name(name) and store.ref(name) is not None
 
 
 @contextmanager
