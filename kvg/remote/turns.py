@@ -93,7 +93,7 @@ class Turn:
 
     def _mark(self, *, is_moving: bool) -> None:
         said = os.urandom(8).hex() if is_moving else "no"
-        image = oci.Image(oci.TURN, empty(), (), annotations=((_MOVING, said),))
+        image = oci.Image(oci.TURN, empty(), (empty(),), annotations=((_MOVING, said),))
         put_image(self._registry, self._tag, image)
 
 
