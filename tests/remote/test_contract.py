@@ -11,6 +11,7 @@ from kvg import codec as kvz
 from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import Pointer, Remote, open_remote
+from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import encode_pointer, object_name, parse_pointer
 from tests.remote.conftest import Kind
 
@@ -222,3 +223,25 @@ def test_addresses_of_no_kind(url: str, tmp_path: Path) -> None:
 def test_pointers_come_back(index: int, origin: str) -> None:
     made = Pointer(origin, index)
     assert parse_pointer(encode_pointer(made), what="it") == made
+
+
+def test_a_push_shows_that_it_lives(kind: Kind) -> None:
+    remote = kind.writer
+    remote.make()
+    remote.announce("kvg-1")
+    remote.renew("kvg-1")
+    if isinstance(remote, FileRemote):
+        first = remote.pushes(besides="kvg-2")
+        assert remote.pushes(besides="kvg-1") == {}
+        remote.renew("kvg-1")
+        second = remote.pushes(besides="kvg-2")
+        assert first.keys() == second.keys() == {"kvg-1"} and first != second
+        with pytest.raises(Conflict):
+            remote.end_push("kvg-1", first["kvg-1"])
+        remote.end_push("kvg-1", second["kvg-1"])
+        with pytest.raises(Conflict, match="taken for dead"):
+            remote.renew("kvg-1")
+    remote.withdraw("kvg-1")
+    remote.renew("kvg-1")
+    remote.withdraw("kvg-1")
+    assert not isinstance(remote, FileRemote) or remote.pushes(besides="") == {}
