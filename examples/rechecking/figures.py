@@ -348,6 +348,15 @@ def check_energy(table: Table) -> None:
         need(row["tokens_computed"] <= row["tokens"], f"{table.what}: tokens_computed")
 
 
+def check_choosing(table: Table) -> None:
+    rows, what = table.of("choosing-row"), table.what
+    table.grid(rows, "task", "way")
+    for row in rows:
+        n = len(row["rights"])
+        need(len(row["tokens"]) == n, f"{what}: an answer without its tokens")
+        expect(row, what, questions=n, right=sum(row["rights"]), answer_s=row["answers_s"] / n)
+
+
 def check_context(table: Table) -> None:
     runs, what = table.of("context-access"), table.what
     table.numbered(runs, "number")

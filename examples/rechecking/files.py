@@ -58,6 +58,7 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ),
     ("bench-setup store-deposit store-row", f.check_stored),
     ("bench-setup energy-row", f.check_energy),
+    ("bench-setup choosing-row", f.check_choosing),
     ("bench-setup context-made context-access context-bench-summary", f.check_context),
 )
 

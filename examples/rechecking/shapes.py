@@ -71,6 +71,8 @@ SHAPES = {
     "store-deposit": "tokens:n repeats:n prefill_ms:x store_ms:x overhead:x runs_ms:l",
     "store-row": "tokens:n form:s repeats:n bytes_raw:n bytes_stored:n verify_ms:x sha256_ms:x "
     "share:x runs_ms:l",
+    "choosing-row": "task:s way:s questions:n right:n rights:l prepare_s:x answers_s:x answer_s:x "
+    "tokens:l",
     "energy-row": "way:s tokens:n tokens_computed:n runs:n seconds:x cpu_seconds:x joules:?x "
     "counter:?s",
     "context-made": "context:s blocks:n tokens:n files:n computed:n kept:n removed:n "
@@ -107,6 +109,7 @@ RAW = {
     "restore-part": "tokens ms",
     "store-deposit": "tokens runs_ms",
     "store-row": "tokens bytes_raw bytes_stored runs_ms",
+    "choosing-row": "rights prepare_s answers_s tokens",
     "energy-row": "tokens tokens_computed runs seconds cpu_seconds joules",
     "context-made": "tokens blocks bytes_raw bytes_stored seconds",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
