@@ -57,6 +57,7 @@ def timed(
     taken = []
     for _ in range(runs):
         before()
+        os.sync()  # what earlier steps left to write is not this one's
         began = time.monotonic()
         work()
         taken.append(round(time.monotonic() - began, 3))
@@ -117,6 +118,7 @@ class Bench:
         name = f"r{len(os.listdir(self.folder))}-{time.monotonic_ns()}"
         self.kvg(*store, "remote", "add", name, url, env=env)
         self.kvg(*store, "remote", "set", name, "--codec", str(codec), env=env)
+        os.sync()
         began = time.monotonic()
         record = self.kvg(*store, "push", name, env=env)
         took = time.monotonic() - began
@@ -249,10 +251,16 @@ class Bench:
                 argv += ["--no-traverse", f":http,url='{url}':", str(copied)]
                 subprocess.run(argv, check=True, cwd=self.folder)
 
-            theirs = timed(
-                plain, runs=self.runs, before=lambda: shutil.rmtree(copied, ignore_errors=True)
-            )
-            shutil.rmtree(copied, ignore_errors=True)
+            def durable() -> None:
+                plain()
+                subprocess.run(["sync", "-f", str(copied)], check=True)
+
+            def clean() -> None:
+                shutil.rmtree(copied, ignore_errors=True)
+
+            theirs = timed(plain, runs=self.runs, before=clean)
+            self.results["rclone, sync"] = timed(durable, runs=self.runs, before=clean)
+            clean()
             peer = self.folder / "peer"
             ours = timed(
                 lambda: self.kvg("clone", url, peer, "--trust", self.keyid),
@@ -399,6 +407,9 @@ def machine() -> dict[str, object]:
     }
 
 
+SYNCED = {"directory": "cp, sha256, sync", "http": "rclone, sync"}
+"""The plain tool, and then a wait until what it wrote is on the disk."""
+
 AT_LEAST = 0.8
 """What kvg's speed is to be of a plain tool's."""
 
@@ -413,6 +424,10 @@ def summary(results: dict[str, object]) -> Iterator[str]:
         if isinstance(row, dict) and "ratio" in row:
             told = told_of(row["ratio"] >= AT_LEAST)
             yield f"{name:<20} {row['ratio']:6.3f} of the plain tool; at least {AT_LEAST}: {told}"
+            synced = results.get(SYNCED.get(name.partition(",")[0], ""))
+            if isinstance(synced, list):
+                ratio = min(synced) / row["kvg_seconds"]
+                yield f"{'':<20} {ratio:6.3f} of it and a sync of its files, as kvg's are"
     if "half" in results:
         yield f"{'half shared':<20} {results['half']['share']:6.3f} of its bytes sent; about 0.5"
     if "nothing_new" in results:

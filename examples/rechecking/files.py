@@ -82,8 +82,7 @@ def check_exchange(value: Row, what: str) -> None:
     named = {"schema", "machine", "load_after", "runs", "missing", "pages", "cp, sha256, sync"}
     need(named <= value.keys(), f"{what}: no {sorted(named - value.keys())}")
     for name in sorted(value.keys() - named):
-        need(name in ("half", "nothing_new", "memory") or COMPARED.fullmatch(name) is not None,
-             f"{what}: {name}: unknown")  # fmt: skip
+        need(name in ALONE or COMPARED.fullmatch(name) is not None, f"{what}: {name}: unknown")
         if name == "half":
             half = value[name]
             need(half.keys() == {"whole_bytes", "sent_bytes", "share"}, f"{what}: half: fields")
@@ -91,6 +90,8 @@ def check_exchange(value: Row, what: str) -> None:
         elif name == "nothing_new":
             for row in value[name]:
                 same(row["again_seconds"], min(row["again_runs"]), f"{what}: again_seconds")
+        elif name == "rclone, sync":
+            need(all(isinstance(took, float) for took in value[name]), f"{what}: {name}")
         elif name == "memory":
             fields = {"ref", "push_peak_bytes", "clone_peak_bytes", "bytes"}
             need(all(row.keys() == fields for row in value[name]), f"{what}: memory: fields")
@@ -98,6 +99,7 @@ def check_exchange(value: Row, what: str) -> None:
             check_compared(value[name], f"{what}: {name}")
 
 
+ALONE = ("half", "nothing_new", "memory", "rclone, sync")
 COMPARED = re.compile("(directory|ssh|s3), codec [012]|http, clone")
 
 

@@ -119,7 +119,7 @@ RAW = {
 
 RAW_OF_EXCHANGE = (
     "machine", "load_after", "runs", "pages", "plain_runs", "kvg_runs", "bytes", "half",
-    "nothing_new", "memory", "cp, sha256, sync",
+    "nothing_new", "memory", "cp, sha256, sync", "rclone, sync",
 )  # fmt: skip
 """The same of ``exchange.json``."""
 
