@@ -36,7 +36,7 @@ class BoundCache:
         self.starts = tuple(starts)
         self.counts = tuple(counts)
         self._whole = whole
-        self._given: list[tuple[torch.Tensor, int]] = []
+        self._given: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
     def update(
         self,
@@ -49,7 +49,7 @@ class BoundCache:
         """Keep the new keys ``[B, kv_heads, T, k_dim]`` and values of one layer."""
         _keep(key_states, value_states, self, layer_idx)
         if not self._whole:
-            self._given.append((key_states, layer_idx))
+            self._given.append((key_states, value_states, layer_idx))
             return key_states, value_states
         state, end = self.states[0], self.starts[0] + self.counts[0]
         return (
@@ -57,12 +57,17 @@ class BoundCache:
             state.values[layer_idx][:, :end].contiguous().unsqueeze(0),
         )
 
-    def owner(self, keys: torch.Tensor, layer: int) -> int:
-        """The layer whose state ``keys`` are, as ``update`` returned them; ``layer`` at a loss.
+    def owner(self, keys: torch.Tensor, values: torch.Tensor) -> int | None:
+        """The layer whose state ``keys`` and ``values`` are, as ``update`` returned them.
 
-        A layer that shares the keys of another hands on the other's tensors.
+        A layer that shares those of another hands on the other's tensors. None for tensors that
+        were made after ``update``: the slots do not hold them.
         """
-        return next((owner for given, owner in self._given if given is keys), layer)
+        for is_same in (_is_it, _is_its_memory):
+            for k, v, layer in self._given:
+                if is_same(k, keys) and is_same(v, values):
+                    return layer
+        return None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.starts[0]
@@ -89,6 +94,18 @@ class BoundCache:
         )
 
 
+def _is_it(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a is b
+
+
+def _is_its_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether ``b`` is a view of all of ``a``, in the same order: the same numbers."""
+    if a.data_ptr() != b.data_ptr() or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    steps = zip(a.shape, a.stride(), b.stride(), strict=True)
+    return all(size == 1 or step == other for size, step, other in steps)
+
+
 @own_operator
 def _keep(keys: torch.Tensor, values: torch.Tensor, cache: BoundCache, layer: int) -> None:
     """Write the new keys and values of one layer to the slots of ``cache``."""
@@ -108,6 +125,7 @@ class ShapeProbe(BoundCache):
     def __init__(self) -> None:
         super().__init__((), (0,), (1,), whole=False)
         self.shapes: dict[int, tuple[int, int, int, torch.dtype]] = {}
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def update(
         self,
@@ -117,7 +135,8 @@ class ShapeProbe(BoundCache):
         *_: object,
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        self._given.append((key_states, layer_idx))
+        self._given.append((key_states, value_states, layer_idx))
+        self._copies[layer_idx] = key_states.clone(), value_states.clone()
         self.shapes[layer_idx] = (
             key_states.shape[1],
             key_states.shape[-1],
@@ -125,3 +144,11 @@ class ShapeProbe(BoundCache):
             key_states.dtype,
         )
         return key_states, value_states
+
+    def owner(self, keys: torch.Tensor, values: torch.Tensor) -> int | None:
+        """As for any cache; None also where the tensors were changed since ``update``."""
+        layer = super().owner(keys, values)
+        if layer is None:
+            return None
+        pairs = zip((keys, values), self._copies[layer], strict=True)
+        return layer if all(torch.equal(now, then) for now, then in pairs) else None

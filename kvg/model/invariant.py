@@ -38,6 +38,7 @@ from kvg_kernels.bmm import baddbmm, bmm
 from kvg_kernels.linear import SMALL_TILE, PackedWeight, linear, packed_linear
 from kvg_kernels.pointwise import pointwise
 
+OTHER_REFERENCE = "use --reference scheduled for this model"
 ATTENTION_NAME = "kvg_invariant"
 """What the transformers attention interface knows this attention by."""
 
@@ -94,6 +95,15 @@ class Execution:
         self.inside = False
         self.is_probe = isinstance(cache, ShapeProbe)
         """Whether only shapes are asked for, so that any operator will do."""
+        self.refusal: Incompatible | None = None
+        """Why a model that was probed has no invariant form, as far as a probe sees."""
+
+    def refuse(self, why: str) -> None:
+        """Raise ``Incompatible``; a probe goes on and keeps the first reason in ``refusal``."""
+        refusal = Incompatible(why, hint=OTHER_REFERENCE)
+        if not self.is_probe:
+            raise refusal
+        self.refusal = self.refusal or refusal
 
     @contextmanager
     def own_operators(self) -> Iterator[None]:
@@ -150,7 +160,7 @@ class _Operators(TorchFunctionMode):
         raise Incompatible(
             f"operator {function_name(func)}, called by {calling_module()}: not known to give a "
             "token the same bits in any company",
-            hint="use --reference scheduled for this model",
+            hint=OTHER_REFERENCE,
         )
 
     def _linear(
@@ -179,7 +189,7 @@ def _pointwise(
         raise Incompatible(
             f"operator {function_name(func)}, called by {calling_module()}: writes into a tensor "
             "that it is given",
-            hint="use --reference scheduled for this model",
+            hint=OTHER_REFERENCE,
         )
     x, rest = args[0], args[1:]
     if not is_in_place(func, args, named.get("inplace")):
@@ -219,7 +229,7 @@ def _matmul(
     raise Incompatible(
         f"operator {function_name(func)} of {shapes}, called by {calling_module()}: not known to "
         "give a token the same bits in any company",
-        hint="use --reference scheduled for this model",
+        hint=OTHER_REFERENCE,
     )
 
 
@@ -252,7 +262,12 @@ def attention_of_slots(
         raise Incompatible("attention with a mask of its own has no invariant form")
     if is_causal is False or getattr(module, "is_causal", True) is False:
         raise Incompatible(f"{type(module).__name__}: attention that looks ahead is not causal")
-    layer = execution.cache.owner(key, int(module.layer_idx))  # type: ignore[arg-type]
+    layer = execution.cache.owner(key, value)
+    if layer is None:
+        execution.refuse(
+            f"{type(module).__name__}: attends to keys or values that it makes of those in its "
+            "cache; the invariant attention reads the cache itself"
+        )
     spec = AttentionSpec(
         scale=query.shape[-1] ** -0.5 if scaling is None else float(scaling),
         window=sliding_window,
@@ -263,7 +278,7 @@ def attention_of_slots(
         heads // kv_heads, kv_heads, key.shape[-1], value.shape[-1], spec, s_aux is not None
     )
     execution.shapes.setdefault(int(module.layer_idx), shape)  # type: ignore[arg-type]
-    if execution.is_probe:
+    if execution.is_probe or layer is None:
         return query.new_zeros(*_swapped(query), value.shape[-1]), None
     tiles = execution.menu.attention.get(shape, ())
     return _attend(query, execution, layer, spec, s_aux, tiles), None

@@ -99,7 +99,9 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     check_config(config.to_dict(), what=what)
     module.set_attn_implementation(ATTENTION_NAME)
     use_invariant_experts(module, EXPERTS_NAME)
-    layers, shapes = probe_layers(module, where, what=what)
+    layers, shapes = probe_layers(
+        module, where, what=what, is_invariant=attention == ATTENTION_NAME
+    )
     module.set_attn_implementation(attention)
     if attention != ATTENTION_NAME:
         use_invariant_experts(module, "eager")
@@ -155,18 +157,20 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
 
 
 def probe_layers(
-    module: PreTrainedModel, device: torch.device, *, what: str
+    module: PreTrainedModel, device: torch.device, *, what: str, is_invariant: bool
 ) -> tuple[tuple[LayerSpec, ...], tuple[AttentionShape, ...]]:
     """What each layer caches and what attention computes, seen in one pass over one token.
 
-    Raises ``Incompatible`` unless every layer attends: one that does not may keep its state to
-    itself.
+    Raises ``Incompatible`` unless every layer attends (one that does not may keep its state to
+    itself), and with ``is_invariant`` also for what the invariant reference cannot compute.
     """
     cache = ShapeProbe()
     execution = Execution(cache, TileMenu())
     zero = torch.zeros(1, 1, dtype=torch.long, device=device)
     with torch.inference_mode(), installed(execution):
         _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))
+    if is_invariant and execution.refusal is not None:
+        raise Incompatible(f"{what}: {execution.refusal.message}", hint=execution.refusal.hint)
     n_layers = int(module.config.get_text_config().num_hidden_layers)
     if len(execution.shapes) != n_layers:
         raise Incompatible(

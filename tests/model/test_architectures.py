@@ -10,6 +10,7 @@ import transformers
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 from kvg.errors import Incompatible
+from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.exactness import SPLITS, made_ids, reference_run, varied_run
 from kvg.model.loader import LoadedModel, adopt_model
@@ -165,6 +166,83 @@ def test_what_is_not_attention_is_refused_by_name(name: str) -> None:
         load(config(), "BF16", name)
     said = f"{caught.value.message} {caught.value.hint}"
     assert name in said or "the model asks its cache" in said
+
+
+DIFF_LLAMA = _made("DiffLlama", head_dim=16)
+"""Splits its values between its cache and its attention: the attention is of none that are kept."""
+
+
+def test_values_made_after_the_cache_are_refused_by_name() -> None:
+    with pytest.raises(
+        Incompatible, match="DiffLlamaAttention: attends to keys or values"
+    ) as found:
+        load(DIFF_LLAMA(), "F32", "m")
+    assert found.value.hint is not None and "--reference scheduled" in found.value.hint
+
+
+def test_values_made_after_the_cache_are_stock_in_the_scheduled_reference() -> None:
+    """Its cache gives back all keys and values, and the model makes of them what it does."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = AutoModelForCausalLM.from_config(DIFF_LLAMA(), dtype=torch.float32).eval()
+    ids = made_ids(1, 40, TINY["vocab_size"])
+    with torch.inference_mode():
+        expected = module(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    model = adopt_model(module, device="cpu", attention="sdpa", what="m")
+    session = session_of(model, schedule=default_schedule(16))
+    found = session.run(session.slot(), ids, range(40))
+    assert (found - expected).abs().max() < 1e-4
+
+
+def handing_on(
+    change: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> LoadedModel:
+    """A Llama that changes what its cache gives back before it attends to it."""
+    real = BoundCache.update, ShapeProbe.update
+
+    def changed(update: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., object]:
+        return lambda *given, **more: change(*update(*given, **more))
+
+    monkeypatch.setattr(BoundCache, "update", changed(real[0]))
+    monkeypatch.setattr(ShapeProbe, "update", changed(real[1]))
+    return load(EXACT["Llama"](), "F32", "m")
+
+
+CHANGES = {
+    "keys": lambda k, v: (k * 2, v),
+    "values": lambda k, v: (k, v * 2),
+    "copies": lambda k, v: (k, v.clone()),
+    "heads in another order": lambda k, v: (k, v.flip(1)),
+    "a part": lambda k, v: (k[:, :1], v[:, :1]),
+    "values in place": lambda k, v: (k, v.mul_(2)),
+    "exchanged": lambda k, v: (v, k),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_changed_keys_or_values_are_refused_as_the_model_is_loaded(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Incompatible, match="m: LlamaAttention: attends to keys or values"):
+        handing_on(CHANGES[how], monkeypatch)
+
+
+def test_keys_changed_in_longer_passes_alone_are_refused_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = handing_on(lambda k, v: (k, v if v.shape[2] == 1 else v.clone()), monkeypatch)
+    with pytest.raises(Incompatible, match="LlamaAttention: attends to keys or values"):
+        session_of(model, schedule=None)
+
+
+def test_a_view_of_all_keys_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = made_ids(1, 40, TINY["vocab_size"])
+    plain = session_of(load(EXACT["Llama"](), "F32", "m"), schedule=None)
+    viewed = handing_on(lambda k, v: (k.view_as(k), v[:]), monkeypatch)
+    session = session_of(viewed, schedule=None)
+    found, expected = (s.run(s.slot(), ids, range(40)) for s in (session, plain))
+    assert torch.equal(found, expected)
 
 
 def test_an_unknown_operator_leaves_the_scheduled_reference() -> None:
