@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
-from kvg.errors import KvgError, NoSpace, NotFound
+from kvg.errors import KvgError, NoSpace, NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +97,25 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
     if error.errno == errno.EROFS:
         raise KvgError(f"{path}: read-only file system") from None
     raise KvgError(f"{path}: {error.strerror or error}") from None
+
+
+def check_target(path: Path, *, option: str) -> None:
+    """Raise unless a file can be written at ``path``, which ``option`` of a command line names.
+
+    Asked before work begins: ``UsageError`` for a folder, ``NotFound`` without the folder that it
+    would lie in, ``KvgError`` where that cannot be written to.
+    """
+    with translated(path):
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder", hint=f"{option} takes the name of a file")
+        if not path.parent.is_dir():
+            raise NotFound(
+                f"{path.parent}: no such folder", hint=f"give {option} a path in one that exists"
+            )
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise KvgError(
+                f"{path.parent}: cannot be written to", hint=f"give {option} another path"
+            )
 
 
 def make_dir(path: Path, *, mode: int = 0o777, is_named_for_good: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
+from kvg import durable
 from kvg.errors import Incompatible, UsageError
 from kvg.flow.records.bench import ContextAccess, ContextBenchSummary, RestoreRow
 
@@ -24,13 +25,15 @@ def plotted(records: Iterable[Record], path: Path | None) -> Iterator[Record]:
 
     Both a PNG and an SVG are written, whichever ``path`` names; of several kinds of measurement one
     picture each, ``path`` with the kind added to its name. Raises ``UsageError`` for another
-    ending and ``Incompatible`` without matplotlib, before anything is measured.
+    ending, as ``durable.check_target``, and ``Incompatible`` without matplotlib, before anything is measured.
     """
     if path is None:
         yield from records
         return
     if path.suffix not in SUFFIXES:
         raise UsageError(f"--plot {path}: not .png or .svg")
+    for suffix in SUFFIXES:
+        durable.check_target(path.with_suffix(suffix), option="--plot")
     _figure()
     kept = []
     for record in records:
@@ -55,8 +58,6 @@ def _figure() -> Figure:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    from kvg import durable
-
     for suffix in SUFFIXES:
         with durable.translated(path):
             figure.savefig(path.with_suffix(suffix), dpi=150)

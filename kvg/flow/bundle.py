@@ -70,6 +70,8 @@ def bundle_create(
     manifests and what is attested only. The same store gives the same bytes. Raises ``NotFound``,
     ``Corrupt`` when something is damaged or missing here: then nothing is written.
     """
+    target = settings.cwd / path
+    durable.check_target(target, option="kvg bundle create")
     own = store.own_refs()
     for name in refs:
         check_ref_name(name)
@@ -78,13 +80,11 @@ def bundle_create(
     chosen = {name: own[name] for name in (sorted(set(refs)) or sorted(own))}
     if not chosen:
         raise NotFound("no refs to put into a bundle", hint="kvg deposit makes one")
-    target = settings.cwd / path
     signer = signing_key(settings, store)
     note = sign_publisher(store.log.origin, store.log.verifier, [signer])
     work = Writer(store, chosen, plan(store, chosen.values()), note, pages=pages)
     size = 0
     if not settings.tell_dry_run():
-        durable.make_dir(target.parent)
         size = durable.replace(target, work.parts(), staging=target.parent)
     return BundleSummary(str(path), len(chosen), len(work.objects), size, "created")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Incompatible, NotFound
+from kvg.errors import Incompatible
 from kvg.flow.records.computed import Logits
 from kvg.flow.registered import (
     RegisteredModel,
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 def logits(store: Store, settings: Settings, request: LogitsRequest) -> Logits:
     """The logits after ids(ref) + ids(prompt). Grafted ones are proved by the witness first.
 
-    Raises ``NotFound``, ``Corrupt``, ``Untrusted``, ``Incompatible``.
+    Raises ``NotFound``, ``Corrupt``, ``Untrusted``, ``Incompatible``, ``UsageError``.
     """
     check_torch()
+    if request.out is not None:
+        durable.check_target(settings.cwd / request.out, option="--out")
     if request.ref is None:
         session, found, compute_ms = _of_prompt(store, settings, request)
     else:
@@ -143,10 +145,6 @@ def _model(store: Store, request: LogitsRequest, verified: Verified, ref: str) -
 
 
 def _write(path: Path, found: torch.Tensor) -> None:
-    if not path.parent.is_dir():
-        raise NotFound(
-            f"{path.parent}: no such folder", hint="give --out a path in one that exists"
-        )
     from safetensors.torch import save
 
     durable.replace(path, [save({"logits": found.contiguous()})], staging=path.parent)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, sha256, short
-from kvg.errors import Corrupt, Inexact, NotFound, UsageError
+from kvg.errors import Incompatible, Inexact, NotFound, Untrusted, UsageError
 from kvg.flow.records.prereg import ExpectedArtifact, Prereg, PreregSample, PreregSummary
 from kvg.flow.records.record import Record
 from kvg.flow.registered import check_torch, identified, model_of, open_engine
@@ -27,6 +27,7 @@ from kvg.objects.tokens import encode_ids
 
 if TYPE_CHECKING:
     from kvg.model.session import Session, Slot
+    from kvg.objects.manifest import Engine, Manifest, Model
     from kvg.objects.verified import Verified
     from kvg.store import Store
 
@@ -53,11 +54,15 @@ def create_prereg(store: Store, settings: Settings, request: PreregRequest) -> P
     """Compute the digests of a run afresh, store them as an object, and log it.
 
     Every page is read and compared with what the text gives here. Raises ``Inexact`` when a page or
-    a graft differs from fresh already here; ``Corrupt`` for damage; as ``replay`` besides.
+    a graft differs from fresh already here; ``Corrupt`` for damage; ``UsageError`` and ``NotFound``
+    where ``out`` cannot be written; as ``replay`` besides.
     """
     from kvg.log.entry import PreregEntry
 
     check_torch()
+    path = None if request.out is None else settings.cwd / request.out
+    if path is not None:
+        durable.check_target(path, option="--out")
     digests = dict.fromkeys(store.resolve(ref).digest for ref in request.refs)
     runs = tuple(_expected(store, settings, digest, request.samples) for digest in digests)
     data = encode_preregistration(Preregistration(runs))
@@ -65,8 +70,7 @@ def create_prereg(store: Store, settings: Settings, request: PreregRequest) -> P
     with store.pending() as pending:
         digest = pending.put(data).digest
         published = store.publish([PreregEntry(now, digest)], now=now)
-    if request.out is not None:
-        path = settings.cwd / request.out
+    if path is not None:
         with durable.translated(path):
             durable.replace(path, [data], staging=path.parent)
     index = published.entries[0][0]
@@ -82,23 +86,28 @@ def show_prereg(store: Store, settings: Settings, target: str) -> Prereg:
     return _entry(digest, found, _logged(store, digest))
 
 
-def run_prereg(store: Store, settings: Settings, target: str) -> Iterator[Record]:
+def run_prereg(
+    store: Store, settings: Settings, target: str, *, logged: bool = False
+) -> Iterator[Record]:
     """Run what ``target`` expects, grafted and afresh: a ``PreregSample`` each, then a summary.
 
-    A difference is reported, not raised: the summary's exit code says it. Raises ``NotFound``
-    without an artifact, ``Corrupt``, ``Untrusted``, and ``Incompatible`` on another engine.
+    Logits and pages that differ are reported, not raised: the summary's exit code says it. Every
+    other field is compared with the artifact first: raises ``Inexact`` for inputs or pages that
+    are not the artifact's, ``Incompatible`` for another model or engine, also this machine's.
+    Raises ``NotFound`` without an artifact, ``Corrupt``, and ``Untrusted``, with ``logged`` also
+    for one that is not in this store's log.
     """
     check_torch()
     digest, found = _read(store, settings, target)
-    logged = _logged(store, digest)
-    if logged is None:
-        settings.report.notice(
-            f"{short(digest)}: not in this store's log: it does not show when it was written"
-        )
+    place = _logged(store, digest)
+    if place is None:
+        _tell_unlogged(settings, digest, refused=logged)
+    for run in found.runs:
+        _check_there(store, run.manifest)
+        _check_said(run, store.manifest(run.manifest))
     samples = equal = pages = pages_equal = 0
     for run in found.runs:
         work = _Work.open(store, settings, run.manifest)
-        _check_inputs(work, run)
         prompts = _prompts(work, run)
         pages += len(run.pages)
         pages_equal += count_equal_pages(work.session, work.fresh, work.verified)
@@ -106,8 +115,18 @@ def run_prereg(store: Store, settings: Settings, target: str) -> Iterator[Record
             sample = _sample(work, expected, prompt)
             samples, equal = samples + 1, equal + sample.equal
             yield sample
-    index = logged[0] if logged else None
+    index = place[0] if place else None
     yield PreregSummary(digest, index, samples, equal, pages, pages_equal)
+
+
+def _tell_unlogged(settings: Settings, digest: Digest, *, refused: bool) -> None:
+    text = f"{short(digest)}: not in this store's log"
+    if refused:
+        raise Untrusted(
+            f"{text}: nothing shows that it was written before the run",
+            hint="kvg log of the store that made it shows its entry; or leave out --logged",
+        )
+    settings.report.warning(f"{text}: it does not show when it was written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +191,55 @@ def _check_there(store: Store, digest: Digest) -> None:
         raise NotFound(f"{digest}: this artifact is not in the store", hint="kvg pull")
 
 
-def _check_inputs(work: _Work, run: ExpectedRun) -> None:
-    """Raise ``Corrupt`` when a preregistration contradicts the artifact that it names."""
-    manifest = work.verified.manifest
-    same = (
-        manifest.model == run.model
-        and manifest.engine == run.engine
-        and manifest.tokens.digest == run.tokens
-        and manifest.count == run.count
-        and tuple(page.digest for page in manifest.pages) == run.pages
-    )
-    if not same:
-        raise Corrupt(f"{run.manifest}: the preregistration says other things than its manifest")
+def _check_said(run: ExpectedRun, manifest: Manifest) -> None:
+    """Raise when a preregistration says something else than ``manifest``, which it names.
+
+    ``Incompatible`` for the model or the engine, ``Inexact`` for the text and the pages.
+    """
+    for kind, said, found in (
+        ("model", _words_of_model(run.model), _words_of_model(manifest.model)),
+        ("engine", _words_of_engine(run.engine), _words_of_engine(manifest.engine)),
+    ):
+        if said != found:
+            raise Incompatible(
+                f"{run.manifest}: another {kind}: {said} was preregistered, {found} computed it",
+                hint=f"preregister what that {kind} computed: kvg prereg create",
+            )
+    pages = tuple(page.digest for page in manifest.pages)
+    _check_equal(run, "token ids", run.tokens, manifest.tokens.digest)
+    _check_equal(run, "number of tokens", run.count, manifest.count)
+    _check_equal(run, "number of pages", len(run.pages), len(pages))
+    for number, (wanted, held) in enumerate(zip(run.pages, pages, strict=True), 1):
+        _check_equal(run, f"page {number} of {len(pages)}", wanted, held)
+
+
+def _check_equal(run: ExpectedRun, what: str, said: Digest | int, found: Digest | int) -> None:
+    if said != found:
+        raise Inexact(
+            f"{run.manifest}: {what}: {said} was preregistered, {found} is what it has",
+            hint="the preregistration was changed, or made of something else: kvg prereg show",
+        )
+
+
+def _words_of_model(model: Model) -> str:
+    return f"{model.architecture} {model.dtype} {model.fingerprint}"
+
+
+def _words_of_engine(engine: Engine) -> str:
+    schedule = engine.schedule
+    if schedule is None:
+        return f"{engine.reference} {engine.fingerprint}"
+    parts = f"{schedule.page_tokens} tokens, {schedule.attention}, {schedule.threads} threads"
+    return f"{engine.reference} ({parts}) {engine.fingerprint}"
 
 
 def _prompts(work: _Work, run: ExpectedRun) -> list[tuple[int, ...]]:
     """The prompts that were preregistered: they follow from the text and their number."""
     prompts = made_prompts(work.verified.ids, len(run.samples), work.session.model.window)
-    for expected, prompt in zip(run.samples, prompts, strict=True):
-        if sha256(encode_ids(prompt)) != expected.prompt:
-            raise Corrupt(f"{run.manifest}: prompt {expected.prompt} does not follow from its text")
+    for number, (expected, prompt) in enumerate(zip(run.samples, prompts, strict=True), 1):
+        what = f"prompt {number} of {len(prompts)}"
+        _check_equal(run, what, expected.prompt, sha256(encode_ids(prompt)))
+        _check_equal(run, f"{what}, number of tokens", expected.count, len(prompt))
     return prompts
 
 

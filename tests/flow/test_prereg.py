@@ -138,19 +138,85 @@ def test_another_engine_is_exit_code_7(
     assert "computed by engine" in found.err
 
 
-def test_inputs_that_contradict_the_artifact_are_corrupt(put: models.User) -> None:
-    create_prereg(put.store, put.settings, PreregRequest(("b",), 1, Path("p.json")))
+OTHER = sha256(b"other")
+SCHEDULE = {"page_tokens": 256, "attention": "sdpa", "threads": 1}
+FALSE = [
+    ("tokens.digest", OTHER, 11, "token ids"),
+    ("tokens.count", 41, 11, "tokens"),
+    ("pages", [], 11, "pages"),
+    ("pages.0", OTHER, 11, "page 1"),
+    ("samples.0.prompt", OTHER, 11, "prompt"),
+    ("samples.1.prompt", OTHER, 11, "prompt"),
+    ("samples.0.count", 2, 11, "tokens"),
+    ("model.fingerprint", OTHER, 7, "model"),
+    ("model.architecture", "OtherForCausalLM", 7, "model"),
+    ("model.dtype", "F32", 7, "model"),
+    ("engine.fingerprint", OTHER, 7, "engine"),
+    ("engine", {"fingerprint": OTHER, "reference": "scheduled", "schedule": SCHEDULE}, 7, "engine"),
+]
+
+
+def changed(value: Any, path: str, new: object) -> Any:
+    """A copy of ``value`` with what lies at ``path`` replaced."""
+    key, _, rest = path.partition(".")
+    copy = value.copy()
+    at: Any = int(key) if isinstance(value, list) else key
+    assert not isinstance(value, dict) or key in value
+    copy[at] = changed(value[at], rest, new) if rest else new
+    return copy
+
+
+def leaves(value: Any, path: str = "") -> set[str]:
+    """The paths of all that is not an object or a list, numbers of list items left out."""
+    if isinstance(value, dict):
+        inner = [leaves(item, f"{path}.{key}") for key, item in value.items()]
+    elif isinstance(value, list):
+        inner = [leaves(item, path) for item in value]
+    else:
+        return {path.lstrip(".")}
+    return set().union(*inner)
+
+
+def test_no_field_may_say_what_is_false(put: models.User, kvg: Callable[..., Any]) -> None:
+    create_prereg(put.store, put.settings, PreregRequest(("b",), 2, Path("p.json")))
     value = json.loads((put.folder / "p.json").read_bytes())
     run = value["runs"][0]
-    for change in (
-        {"tokens": {"digest": sha256(b"x"), "count": 40}},
-        {"pages": []},
-        {"samples": [{**run["samples"][0], "prompt": sha256(b"x")}]},
-    ):
-        bad = canon.encode({**value, "runs": [{**run, **change}]})
+    for path, new, code, word in FALSE:
+        bad = canon.encode({**value, "runs": [changed(run, path, new)]})
         (put.folder / "bad.json").write_bytes(bad)
-        with pytest.raises(Corrupt):
-            list(run_prereg(put.store, put.settings, "bad.json"))
+        found = kvg("prereg", "run", "bad.json")
+        assert found.code == code, (path, found)
+        assert word in found.err and "hint:" in found.err, (path, found.err)
+        assert found.out == "", path
+    tried = {"".join(c for c in path if not c.isdigit()).replace("..", ".") for path, *_ in FALSE}
+    tried |= {"manifest", "samples.logits", "engine.reference", "engine.schedule"}
+    assert leaves(run) <= {path.strip(".") for path in tried}
+
+
+def test_another_artifact_than_the_one_that_was_run(put: models.User) -> None:
+    create_prereg(put.store, put.settings, PreregRequest(("b",), 1, Path("p.json")))
+    value = json.loads((put.folder / "p.json").read_bytes())
+    other = changed(value["runs"][0], "manifest", put.store.resolve("a").digest)
+    (put.folder / "bad.json").write_bytes(canon.encode({**value, "runs": [other]}))
+    with pytest.raises(Inexact, match="token ids"):
+        list(run_prereg(put.store, put.settings, "bad.json"))
+
+
+def test_one_that_is_not_in_the_log_says_so_and_can_be_refused(
+    put: models.User, kvg: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = create_prereg(put.store, put.settings, PreregRequest(("b",), 2, Path("p.json")))
+    assert kvg("prereg", "run", "p.json", "--logged").code == 0
+    assert kvg("prereg", "run", made.digest, "--logged").code == 0
+    value = json.loads((put.folder / "p.json").read_bytes())
+    value["runs"][0]["samples"] = value["runs"][0]["samples"][:1]
+    (put.folder / "q.json").write_bytes(canon.encode(value))
+    found = kvg("prereg", "run", "q.json", "-q")
+    assert (found.code, "1 of 1 as expected" in found.out) == (0, True)
+    assert "not in this store's log" in found.out and "not in this store's log" in found.err
+    found = kvg("prereg", "run", "q.json", "--logged")
+    assert (found.code, found.out) == (6, "")
+    assert "not in this store's log" in found.err and "hint:" in found.err
 
 
 def test_without_the_artifact_it_cannot_run(put: models.User, tmp_path: Path) -> None:

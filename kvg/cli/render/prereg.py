@@ -45,6 +45,8 @@ def prereg_summary(record: PreregSummary, view: View) -> Iterator[str]:
         f"{record.equal} of {record.samples} as expected, grafted and fresh; "
         f"{record.pages_equal} of {record.pages} pages equal"
     )
+    if record.log_index is None:
+        line += "; not in this store's log"
     yield view.terminal.out(line, "red" if record.exit_code else "green") + "\n"
 
 

@@ -28,15 +28,17 @@ def audit(
     gates passed on which evidence, replays, and the log; with --results every published figure with
     the digests behind it. Needs no model. The page needs no network and no scripts.
     """
+    from kvg import durable
     from kvg.flow.audit import audit as flow
 
     run = invocation(ctx)
+    target = None if html is None else run.settings.cwd / html
+    if target is not None:
+        durable.check_target(target, option="--html")
     record = flow(run.store, run.settings, tuple(results or ()))
-    if html is not None:
-        from kvg import durable
+    if target is not None:
         from kvg.cli.render.audit_page import page_of
 
-        target = run.settings.cwd / html
         durable.replace(target, [page_of(record).encode("utf-8")], staging=target.parent)
     return record
 

@@ -35,15 +35,24 @@ def create(
     return create_prereg(run.store, run.settings, PreregRequest(tuple(refs), samples, out))
 
 
-def run(ctx: typer.Context, target: Target) -> Iterable[Record]:
+def run(
+    ctx: typer.Context,
+    target: Target,
+    logged: Annotated[
+        bool, typer.Option("--logged", help="Refuse one that is not in this store's log.")
+    ] = False,
+) -> Iterable[Record]:
     """Run it here and compare with what was expected.
 
-    Exit code 11 on any other digest, 7 on another engine.
+    Every field is compared: exit code 11 on any other digest or count, 7 on another model or
+    engine. A file may come from another store: that what it says is true is then shown, not that
+    it was written before the run; a warning and the last line say so. With --logged such a file
+    is refused, exit code 6: rely on that where the time matters.
     """
     from kvg.flow.prereg import run_prereg
 
     call = invocation(ctx)
-    return run_prereg(call.store, call.settings, target)
+    return run_prereg(call.store, call.settings, target, logged=logged)
 
 
 def show(ctx: typer.Context, target: Target) -> Record:
@@ -62,6 +71,7 @@ EXAMPLES = {
     "run": """
     $ kvg prereg run expected.json
     50 of 50 as expected, grafted and fresh; 26 of 26 pages equal
+    $ kvg prereg run expected.json --logged
     """,
     "show": """
     $ kvg prereg show sha256:9f2ab1
