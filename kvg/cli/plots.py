@@ -24,8 +24,9 @@ def plotted(records: Iterable[Record], path: Path | None) -> Iterator[Record]:
     """``records`` as they come, and once they have all come a picture of them at ``path``.
 
     Both a PNG and an SVG are written, whichever ``path`` names; of several kinds of measurement one
-    picture each, ``path`` with the kind added to its name. Raises ``UsageError`` for another
-    ending, as ``durable.check_target``, and ``Incompatible`` without matplotlib, before anything is measured.
+    picture each, ``path`` with the kind added to its name. Raises before anything is measured:
+    ``UsageError`` for another ending, ``Incompatible`` without matplotlib, and as
+    ``durable.check_target``.
     """
     if path is None:
         yield from records

@@ -124,6 +124,8 @@ def test_published_figures_stand_with_the_digests_behind_them(
     done = kvg("audit", "--results", str(RESULTS), "--html", "a.html", "--json")
     figures = done.record["results"]
     exact = [item for item in figures if item["kind"] == "exactness-summary"]
+    assert all(item["figures"]["equal"] == item["figures"]["runs"] for item in exact)
+    exact = [item for item in exact if Path(item["file"]).name == "exactness.jsonl"]
     assert len(exact) == 1 and exact[0]["figures"]["equal"] == exact[0]["figures"]["runs"]
     assert exact[0]["digest"] == sha256((RESULTS / "exactness.jsonl").read_bytes())
     assert exact[0]["samples"] == exact[0]["figures"]["runs"]
