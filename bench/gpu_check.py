@@ -3,7 +3,7 @@
 Checks come first: every operator in bf16, fp16 and fp32 against float64 and the CPU form, then
 bit equality over row counts, splits, single tokens, batches, pages and alignments on the shapes of
 large models. Only then are operators timed. Everything goes to bench/results as JSON under the
-card's name; the exit status is 1 when a check failed.
+card's name; the exit status is 1 when a check failed, and 7 where there is no CUDA device.
 
     python bench/gpu_check.py              on a machine with a CUDA device
     python bench/gpu_check.py --rehearse   small shapes on the CPU, in Triton's interpreter: tries
@@ -29,6 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
 
 import torch  # noqa: E402
 
+from kvg.errors import Incompatible  # noqa: E402
 from kvg_kernels.attention import AttentionSpec, attention_reference  # noqa: E402
 from kvg_kernels.attention.cpu import attention as cpu_attention  # noqa: E402
 from kvg_kernels.bmm import cpu as cpu_bmm  # noqa: E402
@@ -432,8 +433,8 @@ def main() -> int:
         print("rehearsed in the interpreter: nothing is known about a GPU")
         return 0 if all(check.passed for check in found) else 1
     if not torch.cuda.is_available():
-        print("no CUDA device: nothing checked")
-        return 0
+        print("no CUDA device: nothing was checked", file=sys.stderr)
+        return Incompatible.code
     bench = Bench("cuda", LARGE, options.tokens)
     card = torch.cuda.get_device_name()
     with torch.inference_mode():

@@ -8,7 +8,7 @@ twice, and a graft from its pages; how the other ways come out is told, not prom
 Then: prefill; restore from host memory and from files that were dropped from the page cache, each
 page hashed; the first token; their ratio beside the papers' 85.6; and, with an invariant session,
 its prefill against the stock one. Results go to bench/results under the card's name; the exit
-status is 1 when a promise failed.
+status is 1 when a promise failed, and 7 where there is no CUDA device.
 
     python bench/gpu_model.py                        both shapes on a CUDA device, 12,000 tokens
     python bench/gpu_model.py --device cpu --tiny    the same steps on small shapes, as CI runs it
@@ -398,8 +398,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where the results go")
     asked = parser.parse_args()
     if asked.device.startswith("cuda") and not torch.cuda.is_available():
-        print("no CUDA device: no model was looked at")
-        return 0
+        print("no CUDA device: no model was looked at", file=sys.stderr)
+        return Incompatible.code
     shapes = [s for s in (TINY if asked.tiny else LARGE) if s.name.endswith(asked.only or "B")]
     reports = []
     for shape in shapes:

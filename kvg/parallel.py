@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+MOST_THREADS = 256
+"""More than this is taken for a mistake."""
 AHEAD = 2
 """How many items for each thread are begun before the first is taken."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kvg.errors import KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.settings import check_device, check_text
 from kvg.frozen import frozen
+from kvg.parallel import MOST_THREADS
 
 if TYPE_CHECKING:
     from kvg.cli.invocation import Globals
@@ -256,7 +257,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "core.progress": ("true", "false"),
     "store.codec": ("0", "1", "2"),
 }
-MAX_JOBS = 4096
 PINNED = "store.log"
 """Pins the log of a store; not for editing."""
 
@@ -379,9 +379,9 @@ def _text(found: Found | None) -> str:
 
 def _jobs(found: Found) -> int:
     number = _number(found, "core.jobs")
-    if not number.is_integer() or not 1 <= number <= MAX_JOBS:
+    if not number.is_integer() or not 1 <= number <= MOST_THREADS:
         raise UsageError(
-            f"{found.source or 'core.jobs'}: {found.value} threads: not 1 to {MAX_JOBS}",
+            f"{found.source or 'core.jobs'}: {found.value} threads: not 1 to {MOST_THREADS}",
             hint="kvg config set core.jobs N",
         )
     return int(number)
@@ -407,4 +407,6 @@ def _number(found: Found, key: str) -> float:
 
 
 def _available() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    found = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    return min(found, MOST_THREADS)

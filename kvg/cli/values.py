@@ -96,7 +96,9 @@ def parse_numbers(text: str | None, *, option: str) -> tuple[int, ...]:
         return ()
     parts = text.split(",")
     if not all(re.fullmatch(r" *\d{1,18} *", part, re.ASCII) for part in parts):
-        raise UsageError(f"{option} {text[:80]}: not numbers with commas between")
+        raise UsageError(
+            f"{option} {text[:80]}: not numbers with commas between", hint=f"e.g. {option} 16,256"
+        )
     return tuple(int(part) for part in parts)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
+from kvg.parallel import MOST_THREADS
 from kvg.remote.access import Access
 from kvg.report import Report, SilentReport
 
@@ -59,8 +60,8 @@ class Settings:
         return self.dry_run
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise UsageError(f"jobs {self.jobs}: less than 1")
+        if not 1 <= self.jobs <= MOST_THREADS:
+            raise UsageError(f"jobs {self.jobs}: not 1 to {MOST_THREADS}", hint="--jobs N")
         if self.lock_wait is not None and not self.lock_wait >= 0:
             raise UsageError(f"lock wait {self.lock_wait}: not a number of seconds")
         check_device(self.device)

@@ -23,6 +23,7 @@ from kvg.model.invariant import (
     TileMenu,
     installed,
 )
+from kvg.model.window import window_of
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
 
@@ -113,7 +114,7 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
         dtype=dtype_name(module.dtype),
         device=where,
         vocabulary=int(config.vocab_size),
-        window=int(getattr(config, "max_position_embeddings", 0) or 2**20),
+        window=window_of(module.config),
         eos_ids=eos_ids(module),
     )
 

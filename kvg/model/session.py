@@ -20,6 +20,7 @@ from kvg.model.loader import LoadedModel
 from kvg.model.packing import Packing
 from kvg.model.planes import join_planes
 from kvg.model.state import SlotState, place_page
+from kvg.model.window import check_fits
 from kvg.objects.computation import PROBE_VERSION
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
 from kvg.objects.verified import Verified
@@ -174,11 +175,7 @@ class Session:
 
     def check_window(self, n_tokens: int) -> None:
         """Raise ``Incompatible`` when ``n_tokens`` do not fit the model's window."""
-        if n_tokens > self.model.window:
-            raise Incompatible(
-                f"{n_tokens:,} tokens: past the model's window of {self.model.window:,}",
-                hint="cut the text into parts that fit",
-            )
+        check_fits(n_tokens, self.model.window)
 
     def prefill(
         self, slot: Slot, ids: Sequence[int], wanted: Sequence[int] = (), *, label: str = "prefill"

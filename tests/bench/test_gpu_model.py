@@ -139,5 +139,5 @@ def test_without_a_card_it_says_that_nothing_was_looked_at(
 ) -> None:
     monkeypatch.setattr(script.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(sys, "argv", ["gpu_model.py"])
-    assert script.main() == 0
-    assert "no CUDA device" in capsys.readouterr().out
+    assert script.main() == Incompatible.code
+    assert "no CUDA device" in capsys.readouterr().err

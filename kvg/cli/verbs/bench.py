@@ -69,7 +69,7 @@ def own_position(
     ctx: typer.Context,
     model: Model = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", metavar="N", min=1, help="Tokens of the graft; 200.")
+        int, typer.Option("--tokens", metavar="N", min=2, help="Tokens of the graft; 200.")
     ] = 200,
     prompt_tokens: Annotated[
         int, typer.Option("--prompt-tokens", metavar="N", min=1, help="Tokens after it; 16.")

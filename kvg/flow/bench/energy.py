@@ -35,9 +35,8 @@ class EnergyRequest:
 
 def bench_energy(store: Store, settings: Settings, request: EnergyRequest) -> Iterator[Record]:
     """Yield the setup, and a row for the prefill and for the grafts. Raises ``NotFound``."""
-    with open_library(store, settings, request.model, ()) as library:
+    with open_library(store, settings, request.model, (), n_tokens=request.length) as library:
         yield setup_of("energy", library.model, library.session)
-        library.session.check_window(request.length)
         measured = Measured.of(library, request.length, 1)
         manifest, session = measured.verified.manifest, library.session
         ids, count = measured.verified.ids, manifest.count

@@ -15,8 +15,10 @@ from kvg.flow.bench.exactness import ExactnessRequest, bench_exactness
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.restore import RestoreRequest, bench_restore
 from kvg.flow.bench.select import SelectRequest, bench_select
+from kvg.flow.bench.setup import check_declared
 from kvg.flow.bench.speed import SpeedRequest, bench_speed
 from kvg.flow.bench.store import StoreRequest, bench_store
+from kvg.flow.registered import check_torch, registered_model
 
 if TYPE_CHECKING:
     from kvg.flow.bench.library import Library
@@ -50,6 +52,8 @@ def bench_all(store: Store, settings: Settings, request: EverythingRequest) -> I
 
     Raises ``NotFound``, ``Incompatible``.
     """
+    check_torch()
+    check_declared(registered_model(store, request.model), request.tokens)
     model, tokens, repeats = request.model, request.tokens, request.repeats
     lengths = tuple(sorted({*(step for step in STEPS if step < tokens), tokens}))
     short = min(tokens, STEPS[-1])

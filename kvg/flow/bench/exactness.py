@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
-from kvg.flow.bench.setup import open_measured, setup_of
+from kvg.flow.bench.setup import (
+    check_listed,
+    check_once,
+    most_threads,
+    n_processors,
+    open_measured,
+    setup_of,
+)
 from kvg.flow.records.bench import ExactnessRow, ExactnessRun, ExactnessSummary
 from kvg.flow.records.record import Record
 from kvg.flow.registered import check_torch
@@ -48,10 +55,16 @@ class ExactnessRequest:
     def __post_init__(self) -> None:
         named = {"--lengths": self.lengths, "--threads": self.threads, "--batch": self.batches}
         for option, values in {**named, "--samples": (self.samples,)}.items():
-            if any(value < 1 for value in values):
-                raise UsageError(f"{option}: less than 1")
+            check_listed(option, values)
+        if max(self.threads, default=1) > most_threads():
+            raise UsageError(
+                f"--threads {max(self.threads)}: more than {most_threads()} on {n_processors()} "
+                "processors",
+                hint="more threads than processors wait for each other; give fewer",
+            )
         if not self.lengths or not self.batches or not self.splits:
             raise UsageError("bench exactness: nothing to do", hint="kvg bench exactness --help")
+        check_once("--splits", self.splits)
         for split in self.splits:
             if split not in KNOWN_SPLITS:
                 raise UsageError(f"--splits {split}: unknown", hint=", ".join(KNOWN_SPLITS))
@@ -66,10 +79,10 @@ def bench_exactness(
     ``Incompatible``.
     """
     check_torch()
-    model, session = open_measured(store, settings, request.model)
+    model, session = open_measured(store, settings, request.model, max(request.lengths))
+    session.check_window(max(request.lengths))
     setup = setup_of("exactness", model, session)
     yield setup
-    session.check_window(max(request.lengths))
     threads = request.threads or tuple(sorted({1, setup.threads}))
     began = time.perf_counter()
     rows: Counter[tuple[int, str]] = Counter()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from kvg import canon
 from kvg.digest import Digest, Sha256Stream
 from kvg.errors import Corrupt, UsageError
+from kvg.flow.bench.setup import check_declared
 from kvg.flow.registered import registered_model
 from kvg.flow.requests import DepositRequest, ModelAddRequest
 from kvg.flow.settings import Settings, keyring_of
@@ -161,11 +162,17 @@ def _pair(shot: canon.Json, what: str) -> tuple[str, str]:
 
 @contextmanager
 def open_library(
-    store: Store, settings: Settings, name: str | None, blocks: Sequence[Block]
+    store: Store,
+    settings: Settings,
+    name: str | None,
+    blocks: Sequence[Block],
+    *,
+    n_tokens: int = 1,
 ) -> Iterator[Library]:
     """A library in a temporary store, by the model called ``name`` in ``store``.
 
-    Raises ``NotFound``, ``Incompatible``.
+    Texts of ``n_tokens`` will go into its window: that is looked at first. Raises ``NotFound``,
+    ``Incompatible``.
     """
     from kvg.flow.deposit import deposit
     from kvg.flow.model_add import model_add
@@ -175,6 +182,7 @@ def open_library(
 
     check_torch()
     given = registered_model(store, name)
+    check_declared(given, n_tokens)
     with TemporaryDirectory(prefix="kvg-bench-") as folder:
         own = replace(
             settings,
@@ -196,5 +204,6 @@ def open_library(
             made = deposit(kept, own, DepositRequest(block.name, chat=Path("block.json")))
             found[block.family] = verify_artifact(kept, made.digest)
         session = open_registered(own, model, reference="invariant")
+        session.check_window(n_tokens)
         yield Library(kept, own, model, files, session, tokenizer_of(own, model), found)
         kept.close()

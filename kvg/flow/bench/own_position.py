@@ -39,13 +39,16 @@ class OwnPositionRequest:
     step: int = 1
 
     def __post_init__(self) -> None:
-        if self.tokens < 1 or self.prompt_tokens < 1 or self.step < 1:
-            raise UsageError("bench own-position: a number is less than 1")
-        if self.key_tokens < 2:
+        if self.prompt_tokens < 1 or self.step < 1:
             raise UsageError(
-                f"--key-tokens {self.key_tokens}: less than 2",
-                hint="a first token alone has no angle to turn back and nothing to attend to",
+                "bench own-position: a number is less than 1", hint="kvg bench own-position --help"
             )
+        for option, value in (("--tokens", self.tokens), ("--key-tokens", self.key_tokens)):
+            if value < 2:
+                raise UsageError(
+                    f"{option} {value}: less than 2",
+                    hint="a first token alone has no angle to turn back and nothing to attend to",
+                )
 
 
 def bench_own_position(
@@ -57,14 +60,16 @@ def bench_own_position(
     ``Incompatible`` also for a model whose keys are not turned by a rotary module.
     """
     check_torch()
-    model, session = open_measured(store, settings, request.model)
+    whole = request.tokens + request.prompt_tokens
+    longest = max(whole, request.key_tokens) + 1
+    model, session = open_measured(store, settings, request.model, longest)
+    session.check_window(longest)
     yield setup_of("own-position", model, session)
     from kvg.model.exactness import made_ids
     from kvg.model.own_position import arithmetics, moved_keys, moved_logits, own_logits
     from kvg.model.rotation import Rotation
 
-    window, whole = session.model.window, request.tokens + request.prompt_tokens
-    session.check_window(max(whole, request.key_tokens) + 1)
+    window = session.model.window
     rotation = Rotation(session)
     text = made_ids(0, whole, session.model.vocabulary)
     ids, prompt = text[: request.tokens], text[request.tokens :]

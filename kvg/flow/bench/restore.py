@@ -10,7 +10,7 @@ from kvg.errors import NotFound, UsageError
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.measured import FORMS, Measured
 from kvg.flow.bench.peers import peers
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_listed, setup_of
 from kvg.flow.bench.stages import stages
 from kvg.flow.records.bench import RestoreRow, RestoreSummary
 
@@ -38,7 +38,8 @@ class RestoreRequest:
     gguf: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.lengths or min(*self.lengths, self.repeats, self.repeats) < 1:
+        check_listed("--lengths", self.lengths)
+        if not self.lengths or self.repeats < 1:
             raise UsageError("bench restore: a number is less than 1", hint="kvg bench --help")
 
 
@@ -52,9 +53,9 @@ def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> 
     gguf = None if request.gguf is None else settings.cwd / request.gguf
     if gguf is not None and not gguf.is_file():
         raise NotFound(f"{request.gguf}: no such file", hint="--gguf FILE is for llama.cpp")
-    with open_library(store, settings, request.model, ()) as library:
+    longest = max(request.lengths)
+    with open_library(store, settings, request.model, (), n_tokens=longest) as library:
         yield setup_of("restore", library.model, library.session)
-        library.session.check_window(max(request.lengths))
         rows: list[RestoreRow] = []
         for length in sorted(set(request.lengths)):
             measured = Measured.of(library, length, request.repeats)

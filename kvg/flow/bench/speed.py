@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
-from kvg.flow.bench.setup import open_measured, setup_of
+from kvg.flow.bench.setup import check_listed, open_measured, setup_of
 from kvg.flow.records.bench import SpeedRow
 from kvg.flow.records.record import Record
 from kvg.flow.registered import check_torch
@@ -35,7 +35,8 @@ class SpeedRequest:
     steps: int = STEPS
 
     def __post_init__(self) -> None:
-        if not self.lengths or min(*self.lengths, self.repeats, self.steps, 1) < 1:
+        check_listed("--lengths", self.lengths)
+        if not self.lengths or min(self.repeats, self.steps) < 1:
             raise UsageError("bench speed: a number is less than 1", hint="kvg bench speed --help")
 
 
@@ -45,12 +46,13 @@ def bench_speed(store: Store, settings: Settings, request: SpeedRequest) -> Iter
     Raises ``NotFound``, ``Incompatible``.
     """
     check_torch()
-    model, session = open_measured(store, settings, request.model)
+    whole = max(request.lengths) + request.steps + 1
+    model, session = open_measured(store, settings, request.model, whole)
+    session.check_window(whole)
     yield setup_of("speed", model, session)
     from kvg.model.exactness import made_ids
     from kvg.model.speed import StockModel, decode_pairs, prefill_pairs
 
-    session.check_window(max(request.lengths) + request.steps + 1)
     stock = StockModel(model.path, model.dtype, session.model.device, model.adapter)
     for length in request.lengths:
         ids = made_ids(0, length, session.model.vocabulary)

@@ -39,9 +39,8 @@ def bench_store(store: Store, settings: Settings, request: StoreRequest) -> Iter
 
     Raises ``NotFound``, ``Incompatible``.
     """
-    with open_library(store, settings, request.model, ()) as library:
+    with open_library(store, settings, request.model, (), n_tokens=request.length) as library:
         yield setup_of("store", library.model, library.session)
-        library.session.check_window(request.length)
         runs = []
         for number in range(request.repeats):
             measured = Measured.of(library, request.length, request.repeats, skip=97 * number)
