@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
 
 from kvg.digest import Digest, sha256
+from kvg.flow.deposit import deposit
+from kvg.flow.requests import DepositRequest
 from kvg.model.dtypes import tensor_digest
 from kvg.model.exactness import captured
 from kvg.model.session import Session, Slot, lowest_maximum
+from kvg.objects.verified import Verified
+from kvg.verify import verify_artifact
 from tests import models
 from tests.model.test_invariant import text_ids
 
@@ -109,6 +114,99 @@ def test_eight_threads_of_callers_on_one_session(tiny: dict[str, Path], family: 
         assert list(pool.map(call, range(8))) == expected
     x = torch.ones(2, 3)
     assert torch.equal(x @ x.T, torch.full((2, 2), 3.0))
+
+
+Written = tuple[list[int], Digest, list[tuple[str, int, int, Digest]]]
+
+
+def continued(session: Session, slot: Slot, text: list[int], n: int) -> Written:
+    """``text`` appended to ``slot``, then ``n`` tokens written, all of it alone."""
+    first = session.run(slot, text, [len(text) - 1])[0]
+    ids, last = written(session, slot, first, n)
+    return ids, last, page_digests(session, slot)
+
+
+def fresh(session: Session, verified: Verified, text: list[int], n: int) -> Written:
+    """The same from a slot of its own that computed every token."""
+    slot = session.slot()
+    session.prefill(slot, verified.ids)
+    return continued(session, slot, text, n)
+
+
+@pytest.fixture(params=["llama", "gemma3"])
+def grafts(
+    request: pytest.FixtureRequest, tmp_path: Path, tiny: dict[str, Path]
+) -> tuple[Session, list[Verified], list[Slot]]:
+    """Two artifacts of a store, a long and a short one, and a frozen slot of each."""
+    user = models.User.make(tmp_path / "user")
+    user.add("tiny", tiny[request.param])
+    session, found = models.session(tiny[request.param]), []
+    for name, n in (("long", 513), ("short", 41)):
+        text = models.text_of(tiny[request.param], n)
+        made = deposit(user.store, user.settings, DepositRequest(name, text=text))
+        found.append(verify_artifact(user.store, made.digest))
+        session.check_engine(found[-1])
+    bases = [session.shared(verified)[0] for verified in found]
+    assert all(base.state.is_frozen for base in bases)
+    return session, found, bases
+
+
+def shares_memory(slot: Slot) -> bool:
+    """Whether ``slot`` lies in a copy-on-write mapping of an anonymous file."""
+    address = next(iter(slot.state.keys.values())).data_ptr()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights, *_ = line.split()
+        first, last = (int(part, 16) for part in span.split("-"))
+        if first <= address < last:
+            return "kvg-state" in line and rights.endswith("p")
+    return False
+
+
+def test_slots_of_one_graft_at_once_with_different_lengths(
+    grafts: tuple[Session, list[Verified], list[Slot]],
+) -> None:
+    """Two slots of a long artifact and one of a short one, in one batch, against fresh ones."""
+    session, found, bases = grafts
+    held = [page_digests(session, base) for base in bases]
+    starts = [0, 1, 0]
+    texts = [text_ids(7), text_ids(60)[::-1], text_ids(31)[::-1]]
+    pairs = list(zip(starts, texts, strict=True))
+    expected = [fresh(session, found[start], text, 12) for start, text in pairs]
+    slots = [session.fork(bases[start]) for start in starts]
+    assert all(shares_memory(slot) for slot in slots)
+    out = session.run_batch(slots, texts, [len(text) - 1 for text in texts])
+    logits = [out[row, row] for row in range(3)]
+    ids: list[list[int]] = [[], [], []]
+    for _ in range(12):
+        for row in range(3):
+            ids[row].append(lowest_maximum(logits[row]))
+        out = session.run_batch(slots, [row[-1:] for row in ids], [0])
+        logits = [out[row, 0] for row in range(3)]
+    assert [
+        (ids[row], tensor_digest(logits[row]), page_digests(session, slot))
+        for row, slot in enumerate(slots)
+    ] == expected
+    assert [page_digests(session, base) for base in bases] == held
+
+
+def test_eight_threads_of_callers_on_shared_grafts(
+    grafts: tuple[Session, list[Verified], list[Slot]],
+) -> None:
+    session, found, bases = grafts
+    held = [page_digests(session, base) for base in bases]
+    texts = [text_ids(20 + 7 * number)[:: -1 if number % 3 else 1] for number in range(8)]
+    expected = [fresh(session, found[n % 2], text, 10) for n, text in enumerate(texts)]
+    together = Barrier(8)
+
+    def call(number: int) -> Written:
+        together.wait()
+        slot = session.fork(bases[number % 2])
+        assert shares_memory(slot)
+        return continued(session, slot, texts[number], 10)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(call, range(8))) == expected
+    assert [page_digests(session, base) for base in bases] == held
 
 
 def test_a_thread_that_fails_disturbs_no_other(tiny: dict[str, Path]) -> None:
