@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import wraps
+from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -115,9 +115,25 @@ def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     return all(isinstance(item, int) and item in (-1, x.dim() - 1) for item in dims)
 
 
-def is_in_place(function: Callable[..., object], args: Sequence[object], inplace: object) -> bool:
+def is_in_place(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> bool:
     """Whether a call of one of ``POINTWISE`` changes its argument."""
-    return function_name(function).endswith("_") or inplace is True or True in args[1:]
+    if function_name(function).endswith("_"):
+        return True
+    names = parameter_names(function)
+    if "inplace" not in names:
+        return False
+    return bool(dict(zip(names, args, strict=False)).get("inplace", kwargs.get("inplace")))
+
+
+@cache
+def parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
+    """What the parameters of ``function`` are called; nothing of one that is not in Python."""
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
 
 
 def calling_module() -> str:

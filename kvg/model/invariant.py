@@ -192,7 +192,7 @@ def _pointwise(
             hint=OTHER_REFERENCE,
         )
     x, rest = args[0], args[1:]
-    if not is_in_place(func, args, named.get("inplace")):
+    if not is_in_place(func, args, named):
         return pointwise(lambda t: func(t, *rest, **named), x)
     found = pointwise(lambda t: func(t, *rest, **named), x.clone())
     changed: torch.Tensor = x.copy_(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,23 @@ class LoadedModel:
     ) -> torch.Tensor:
         """Logits ``[B, len(rows), vocabulary]`` of a pass over ids ``[B, T]`` at ``positions``."""
         return _forward(self.module, ids, positions, cache, rows)
+
+    def stock_logits(self, ids: Sequence[int]) -> torch.Tensor:
+        """Logits ``[len(ids), vocabulary]`` of one pass without kvg's attention and operators.
+
+        Of an invariant model that nothing else uses meanwhile: its attention is exchanged.
+        """
+        tokens = torch.tensor([list(ids)], dtype=torch.long, device=self.device)
+        positions = torch.arange(len(ids), device=self.device).unsqueeze(0)
+        try:
+            self.module.set_attn_implementation("eager")
+            use_invariant_experts(self.module, "eager")
+            with torch.inference_mode():
+                out = self.module(input_ids=tokens, position_ids=positions, use_cache=False)
+        finally:
+            self.module.set_attn_implementation(ATTENTION_NAME)
+            use_invariant_experts(self.module, EXPERTS_NAME)
+        return out.logits[0]  # type: ignore[no-any-return]
 
 
 def load_model(

@@ -61,6 +61,11 @@ IN_PLACE: dict[str, Change] = {
     "silu in place by position": returned(lambda x: functional.silu(x, True)),
     "by keyword": lambda x: torch.sigmoid(input=x),
     "not in place": lambda x: functional.silu(x),
+    "softplus": lambda x: x + functional.softplus(x, 1),
+    "softplus module": lambda x: x + torch.nn.Softplus()(x),
+    "elu": lambda x: x + functional.elu(x, 1.0),
+    "elu in place by position": returned(lambda x: functional.elu(x, 1.0, True)),
+    "elu in place by keyword": returned(lambda x: functional.elu(x, inplace=True)),
 }
 
 

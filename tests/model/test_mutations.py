@@ -99,6 +99,26 @@ def test_stock_attention_is_caught(model: LoadedModel, monkeypatch: Patch) -> No
     refuses(model)
 
 
+WRONG = {
+    "a scale": lambda spec: replace(spec, scale=spec.scale * 4),
+    "a window": lambda spec: replace(spec, window=1),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_attention_that_is_wrong_in_every_split_alike_is_caught(
+    how: str, model: LoadedModel, monkeypatch: Patch
+) -> None:
+    """Nothing depends on the company, but it is not what the model computes."""
+
+    def wrong(query, keys, values, start, spec, **more):  # type: ignore[no-untyped-def]
+        return attention(query, keys, values, start, WRONG[how](spec), **more)
+
+    monkeypatch.setattr(invariant, "attention", wrong)
+    with pytest.raises(Incompatible, match=r"self-check: .* are not those of the stock model"):
+        opening.session_of(model, schedule=None)
+
+
 def test_split_keys_are_caught(model: LoadedModel, monkeypatch: Patch) -> None:
     """Split-K: a decode step that sums its keys in two halves and joins them."""
 
