@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import short
-from kvg.errors import KvgError, NotFound, UsageError
+from kvg.errors import Corrupt, KvgError, NotFound, UsageError
 from kvg.flow.fsck import fsck
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import Forgotten, Remaining
-from kvg.store.forget import plan_forget, remove_for_good, users_of
+from kvg.store.forget import plan_forget, remove_for_good, unclaimed, users_of
+from kvg.store.layout import LOST_FOUND, PUBLISHED
 from kvg.store.names import parse_digest_prefix
 from kvg.store.traces import find_traces, take_traces
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.store import Store
-    from kvg.store.forget import Plan
+    from kvg.store.forget import Plan, Unclaimed
     from kvg.store.traces import Trace
+
+_UNKNOWN = "its manifest or an attestation can't be read, so it is not known what it held"
 
 
 def forget(
@@ -32,7 +35,8 @@ def forget(
 
     Yields what stays because something else needs it, faults, and for each artifact what was done.
     Their names go too; a tombstone in the log stays. Then everything is checked, and every file is
-    searched for bytes of what went. With ``remote`` the remote of that name forgets it after that.
+    searched for bytes of what went. Where it can't be known what one held, that is told as a fault.
+    With ``remote`` the remote of that name forgets it after that.
     Raises ``NotFound``, ``Corrupt``, ``Conflict``.
     """
     place = None if remote is None else _place(store, remote)
@@ -82,10 +86,8 @@ def _last_value(store: Store, name: str) -> Digest | None:
 
 def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record]:
     plan = plan_forget(store, digest)
-    if not plan.is_known:
-        settings.report.warning(
-            f"{short(digest)}: its manifest can't be read, so its pages can't be told: kvg gc"
-        )
+    if not plan.is_known and settings.dry_run:
+        settings.report.warning(f"{short(digest)}: {_UNKNOWN}")
     for kept in plan.kept:
         yield Remaining(kept.digest, "object", kept.users)
     if settings.dry_run:
@@ -94,8 +96,9 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
     traces = take_traces(store, plan.content)
     done = remove_for_good(store, plan, now=int(time.time()))
     searched, hits = _search(store, settings, traces)
+    unknown = [] if done.is_known else [*_unknown(store, digest)]
     proof = [*_judged(store, digest, hits), *_faults(store, settings)]
-    yield from proof
+    yield from (*unknown, *proof)
     copies = sum(1 for item in proof if isinstance(item, Remaining))
     left = sum(1 for item in proof if isinstance(item, Finding) and item.code == KvgError.code)
     yield Forgotten(
@@ -109,6 +112,7 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
         searched_bytes=searched,
         found=left,
         faults=len(proof) - copies - left,
+        known=not unknown,
         dry_run=False,
     )
 
@@ -125,8 +129,31 @@ def _planned(store: Store, plan: Plan) -> Forgotten:
         searched_bytes=0,
         found=0,
         faults=None,
+        known=plan.is_known,
         dry_run=True,
     )
+
+
+def _unknown(store: Store, digest: Digest) -> Iterator[Finding]:
+    """Told unless all that the store still has is of something else."""
+    left = unclaimed(store)
+    if not left.objects and not left.aside:
+        return
+    yield Finding(
+        Corrupt.code,
+        Corrupt.kind,
+        digest,
+        f"{short(digest)}: {_UNKNOWN}: {left.objects} objects and {len(left.aside)} files in "
+        f"{LOST_FOUND} are of nothing else",
+        f"{_hint(store, left)}then kvg forget {short(digest)} again",
+    )
+
+
+def _hint(store: Store, left: Unclaimed) -> str:
+    if (store.root / PUBLISHED).is_dir():
+        return "what other stores pushed here is among them; once their refs are gone, "
+    swept = "kvg gc, " if left.objects else ""
+    return swept + (f"remove from {LOST_FOUND} what you need no more, " if left.aside else "")
 
 
 def _judged(store: Store, digest: Digest, hits: Sequence[Trace]) -> Iterator[Remaining | Finding]:

@@ -12,19 +12,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.digest import Digest, hex_of, short
+from kvg.digest import PREFIX, Digest, hex_of, is_digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, ForgetEntry, PinEntry, parse_entry
 from kvg.objects.page import data_start
-from kvg.store.closure import Closure, attested, closure, named_by
+from kvg.store.closure import MAX_ENVELOPE_BYTES, Closure, attested, closure, named_by
 from kvg.store.layout import LOST_FOUND, SEARCH
 from kvg.store.publish import RefMove
-from kvg.store.sweep import sweep_temporaries
+from kvg.store.quota import size_of
+from kvg.store.refs import digests
+from kvg.store.sweep import Reach, sweep_temporaries
+from kvg.store.tables import FORGOTTEN
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvg.log.entry import Entry
     from kvg.store.store import Store
 
@@ -45,8 +46,9 @@ class Plan:
     """What forgetting an artifact would do: remove ``objects``, in this order, and ``refs``.
 
     ``content`` are those of the objects that hold what was read or computed, each with the offset
-    where that begins. ``is_known`` is False when the manifest can't be read any more: then its
-    pages can't be told.
+    where that begins; ``aside`` the files in ``lost-found`` that hold damaged copies. ``is_known``
+    is False when the manifest or an attestation can't be read any more: then it can't be told what
+    else it held.
     """
 
     digest: Digest
@@ -54,16 +56,29 @@ class Plan:
     objects: tuple[Digest, ...]
     content: tuple[tuple[Digest, int], ...]
     kept: tuple[Kept, ...]
+    aside: tuple[str, ...]
     is_known: bool
 
 
 @frozen
 class Removed:
-    """What was removed; ``log_index`` is that of the tombstone, None when it was there before."""
+    """What was removed; ``log_index`` is that of the tombstone, None when it was there before.
+
+    ``is_known`` is False when it can't be told whether that was all.
+    """
 
     objects: int
     bytes: int
     log_index: int | None
+    is_known: bool
+
+
+@frozen
+class Unclaimed:
+    """What lies in a store and is of nothing that it keeps: objects, files in ``lost-found``."""
+
+    objects: int
+    aside: tuple[str, ...]
 
 
 def plan_forget(store: Store, digest: Digest) -> Plan:
@@ -77,16 +92,73 @@ def plan_forget(store: Store, digest: Digest) -> Plan:
     if not envelopes and digest not in store.once_named():
         raise NotFound(f"{short(digest)}: no artifact of this store", hint="kvg ls")
     users = users_of(store, objects, besides=digest)
+    aside = _set_aside(store, objects)
     there = [item for item in objects if store.objects.has(item)]
+    found_there = [item for item in objects if item in aside or store.objects.has(item)]
     gone = tuple(item for item in there if item not in users)
     return Plan(
         digest=digest,
         refs=store.refs_of(digest),
         objects=gone,
         content=tuple(_content(gone, {*envelopes, digest}, found)),
-        kept=tuple(Kept(item, tuple(sorted(users[item]))) for item in there if item in users),
-        is_known=found is not None or digest in store.methods(),
+        kept=tuple(Kept(item, tuple(sorted(users[item]))) for item in found_there if item in users),
+        aside=tuple(name for item in objects if item not in users for name in aside.get(item, ())),
+        is_known=_is_known(store, digest, found),
     )
+
+
+def _is_known(store: Store, digest: Digest, found: Closure | None) -> bool:
+    """Whether all that the artifact was made of could be read, or is known to be gone already."""
+    if found is None and digest not in store.methods():
+        return _was_removed(store, digest)
+    return all(_is_readable(store, item.envelope) for item in store.attestations(digest))
+
+
+def _is_readable(store: Store, envelope: Digest) -> bool:
+    try:
+        store.objects.read(envelope, what=short(envelope), limit=MAX_ENVELOPE_BYTES)
+    except (Corrupt, Incompatible):
+        return False
+    return True
+
+
+def _was_removed(store: Store, digest: Digest) -> bool:
+    """Whether all of it was removed with the tombstone that is in force; the index may forget."""
+    tombstone = _tombstone(store, digest)
+    return tombstone is not None and store.recall(_removal(digest)) == tombstone
+
+
+def _remember_removed(store: Store, digest: Digest) -> None:
+    tombstone = _tombstone(store, digest)
+    if tombstone is not None:
+        store.remember(_removal(digest), tombstone)
+
+
+def _removal(digest: Digest) -> tuple[str, str]:
+    return ("forgotten whole", digest)
+
+
+def _tombstone(store: Store, digest: Digest) -> bytes | None:
+    """The position in the log of the tombstone that is in force; None when there is none."""
+    found = store.index.query(lambda tables: dict(digests(tables, FORGOTTEN))).get(digest)
+    return None if found is None else str(found).encode()
+
+
+def unclaimed(store: Store) -> Unclaimed:
+    """What may still be of an artifact of which nobody knows what it held.
+
+    Raises ``Corrupt`` when it can't be told what something that the log keeps needs.
+    """
+    reach = Reach(store)
+    with store.lock.exclusive():
+        reach.look()
+    lost = tuple(name for name in _lost_names(store) if not _is_claimed(name, reach))
+    return Unclaimed(sum(1 for item in store.objects.all() if item not in reach), lost)
+
+
+def _is_claimed(name: str, reach: Reach) -> bool:
+    digest = f"{PREFIX}{name.partition('.')[0]}"
+    return is_digest(digest) and digest in reach
 
 
 def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
@@ -97,11 +169,14 @@ def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
         tombstones = [i for i, entry in published.entries if isinstance(entry, ForgetEntry)]
         size = store.objects.remove_all([item for item in plan.objects if item != plan.digest])
         size += store.objects.remove_all([plan.digest])
-        durable.remove_all(_set_aside(store, plan.objects))
+        size += _remove_aside(store, plan.aside)
         if (store.root / SEARCH).is_dir():
             durable.remove_tree(store.root / SEARCH)  # it holds text; what is left is found again
         sweep_temporaries(store)
-    return Removed(len(plan.objects), size, tombstones[0] if tombstones else None)
+        if plan.is_known:
+            _remember_removed(store, plan.digest)
+    index = tombstones[0] if tombstones else None
+    return Removed(len(plan.objects), size, index, plan.is_known)
 
 
 def _entries(store: Store, plan: Plan, now: int) -> Iterator[Entry | RefMove]:
@@ -127,12 +202,12 @@ def _objects_of(
     store: Store, digest: Digest, envelopes: Sequence[Digest]
 ) -> tuple[Closure | None, tuple[Digest, ...]]:
     """What the artifact is made of, the manifest last; no closure where it can't be read."""
+    named = [item for envelope in envelopes for item in named_by(store, envelope)]
     try:
         found = closure(store, digest, envelopes=envelopes)
-        return found, found.objects()
     except (Corrupt, Incompatible):
-        named = [item for envelope in envelopes for item in named_by(store, envelope)]
         return None, (*dict.fromkeys(named), *envelopes, digest)
+    return found, tuple(dict.fromkeys((*named, *found.objects())))
 
 
 def _content(
@@ -186,12 +261,35 @@ def _needs_of_others(store: Store, digest: Digest) -> Iterator[tuple[str, Iterab
                     ) from None
 
 
-def _set_aside(store: Store, objects: Iterable[Digest]) -> Iterator[Path]:
-    """Damaged copies of ``objects`` that a repair moved away."""
-    folder = store.root / LOST_FOUND
-    names = {hex_of(item) for item in objects}
-    try:
-        found = sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return
-    yield from (folder / name for name in found if name.partition(".")[0] in names)
+def _set_aside(store: Store, objects: Iterable[Digest]) -> dict[Digest, tuple[str, ...]]:
+    """The files with damaged copies of ``objects`` that a repair moved away, by object."""
+    found: dict[Digest, tuple[str, ...]] = {}
+    by_name = {hex_of(item): item for item in objects}
+    for name in _lost_names(store):
+        digest = by_name.get(name.partition(".")[0])
+        if digest is not None:
+            found[digest] = (*found.get(digest, ()), name)
+    return found
+
+
+def _lost_names(store: Store) -> list[str]:
+    with durable.translated(store.root / LOST_FOUND):
+        try:
+            return sorted(os.listdir(store.root / LOST_FOUND))
+        except FileNotFoundError:
+            return []
+
+
+def _remove_aside(store: Store, names: Sequence[str]) -> int:
+    """Remove files and folders in ``lost-found``; returns their bytes."""
+    paths = [store.root / LOST_FOUND / name for name in names]
+    folders = [path for path in paths if path.is_dir() and not path.is_symlink()]
+    size = 0
+    for path in folders:
+        size += size_of(path)
+        durable.remove_tree(path)
+    files = [path for path in paths if path not in folders]
+    size += sum(os.lstat(path).st_size for path in files if os.path.lexists(path))
+    durable.remove_all(files)
+    store.quota.release(size)
+    return size

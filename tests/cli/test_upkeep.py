@@ -91,6 +91,43 @@ def test_forget(stored: Stored, kvg: Run) -> None:
     assert "forget" in kvg("log").out
 
 
+def damage(stored: Stored, digest: str) -> None:
+    path = stored.store.objects.stored_path(digest)
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_forget_takes_damaged_copies_along(stored: Stored, kvg: Run) -> None:
+    manifest = stored.store.manifest(stored.digest)
+    damage(stored, manifest.pages[0].digest)
+    damage(stored, manifest.tokens.digest)
+    assert kvg("fsck", "--repair").code == 5
+    assert len(list((stored.store.root / "lost-found").iterdir())) == 2
+    done = kvg("forget", "demo", "--json")
+    assert done.code == 0 and done.record["known"], done.out
+    assert not list((stored.store.root / "lost-found").iterdir())
+
+
+def test_forget_claims_nothing_without_the_manifest(stored: Stored, kvg: Run) -> None:
+    manifest = stored.store.manifest(stored.digest)
+    damage(stored, stored.digest)
+    damage(stored, manifest.pages[0].digest)
+    assert kvg("fsck", "--repair").code == 5
+    done = kvg("forget", "demo", "--json")
+    assert done.code == 5 and not done.records[-1]["known"] and done.records[-1]["refs"] == ["demo"]
+    assert "not known what it held" in done.out and "kvg gc" in done.out
+    assert kvg("ls").out == "" and "forget" in kvg("log").out
+    text = kvg("forget", stored.digest)
+    assert text.code == 5 and "nothing of it found" not in text.out
+    assert kvg("gc").code == 0
+    again = kvg("forget", stored.digest)
+    assert again.code == 5 and "lost-found" in again.err and "kvg gc" not in again.err
+    for path in (stored.store.root / "lost-found").iterdir():
+        path.unlink()
+    assert kvg("forget", stored.digest).code == 0
+
+
 def test_forget_lists_what_stays(stored: Stored, kvg: Run) -> None:
     longer = deposit(stored.store, key_of("other"), ref="longer", ids=range(5, 40))
     done = kvg("forget", "demo", "--json")

@@ -12,7 +12,7 @@ from kvg.errors import NotFound
 from kvg.objects.statement import Resource, encode_provenance
 from kvg.signing.dsse import sign_envelope
 from kvg.store import RefMove, Store
-from kvg.store.forget import plan_forget, remove_for_good
+from kvg.store.forget import Unclaimed, plan_forget, remove_for_good, unclaimed
 from kvg.store.sweep import sweep
 from kvg.store.traces import find_traces, take_traces
 from kvg.verify import verify_artifact
@@ -148,15 +148,85 @@ def test_damaged_copies_in_lost_found_go_too(tmp_path: Path) -> None:
     assert os.listdir(store.root / "lost-found") == []
 
 
+def flip(store: Store, digest: Digest) -> None:
+    path = store.objects.stored_path(digest)
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("part", ["page", "tokens", "source"])
+def test_damaged_copies_go_when_nothing_took_their_place(tmp_path: Path, part: str) -> None:
+    store, key = a.make_store(tmp_path)
+    other = a.deposit(store, key, ref="other", ids=range(200, 227))
+    digest = with_source(store, "r", range(20))
+    manifest = store.manifest(digest)
+    which = {"page": manifest.pages[0].digest, "tokens": manifest.tokens.digest}
+    damaged = which.get(part, sha256(SOURCE))
+    for item in (damaged, other.manifest.pages[0].digest):
+        flip(store, item)
+    assert list(fsck(store, repair=True)) and not store.objects.has(damaged)
+    plan = plan_forget(store, digest)
+    assert plan.is_known and plan.aside == (f"{hex_of(damaged)}.0",)
+    removed = remove_for_good(store, plan, now=a.NOW)
+    assert removed.is_known and removed.bytes > 0
+    assert os.listdir(store.root / "lost-found") == [f"{hex_of(other.manifest.pages[0].digest)}.0"]
+    assert plan_forget(store, digest).is_known
+
+
+def test_what_another_needs_stays_in_lost_found(tmp_path: Path) -> None:
+    store, _ = a.make_store(tmp_path)
+    one, two = with_source(store, "one", range(20)), with_source(store, "two", range(27))
+    pages = {page.digest for page in store.manifest(one).pages}
+    shared = sorted(pages & {page.digest for page in store.manifest(two).pages})[0]
+    flip(store, shared)
+    assert list(fsck(store, repair=True))
+    plan = plan_forget(store, one)
+    assert plan.aside == () and shared in {kept.digest for kept in plan.kept}
+    forget(store, one)
+    assert os.listdir(store.root / "lost-found") == [f"{hex_of(shared)}.0"]
+
+
 def test_one_whose_manifest_is_lost(tmp_path: Path) -> None:
+    """What it held isn't known: until nothing is left that may be of it, nothing is claimed."""
     store, _ = a.make_store(tmp_path)
     digest = with_source(store, "r", range(20))
     os.unlink(store.objects.stored_path(digest))
     plan = plan_forget(store, digest)
     assert not plan.is_known and sha256(SOURCE) in plan.objects
-    forget(store, digest)
+    removed = remove_for_good(store, plan, now=a.NOW)
+    assert not removed.is_known
     assert store.refs() == {} and not store.objects.has(sha256(SOURCE))
-    assert sweep(store).objects > 0 and clean(store)
+    assert digest in store.forgotten() and not plan_forget(store, digest).is_known
+    left = unclaimed(store)
+    assert left.objects > 0 and left.aside == ()
+    assert sweep(store).objects == left.objects and clean(store)
+    assert unclaimed(store) == Unclaimed(0, ())
+
+
+def test_one_whose_attestation_is_lost(tmp_path: Path) -> None:
+    """It may have named a source."""
+    store, _ = a.make_store(tmp_path)
+    digest = with_source(store, "r", range(20))
+    os.unlink(store.objects.stored_path(store.attestations(digest)[0].envelope))
+    plan = plan_forget(store, digest)
+    assert not plan.is_known and store.manifest(digest).tokens.digest in plan.objects
+    assert not remove_for_good(store, plan, now=a.NOW).is_known
+    assert unclaimed(store).objects == 1
+
+
+def test_what_lies_aside_and_is_no_ones_is_unclaimed(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    kept = a.deposit(store, key, ref="kept", ids=range(200, 227))
+    digest = with_source(store, "r", range(20))
+    page = store.manifest(digest).pages[0].digest
+    for item in (page, digest, kept.manifest.pages[0].digest):
+        flip(store, item)
+    assert list(fsck(store, repair=True))
+    removed = remove_for_good(store, plan_forget(store, digest), now=a.NOW)
+    assert not removed.is_known
+    sweep(store)
+    assert unclaimed(store) == Unclaimed(0, (f"{hex_of(page)}.0",))
 
 
 def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:

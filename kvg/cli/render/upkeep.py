@@ -113,7 +113,9 @@ def forgotten(record: Forgotten, view: View) -> Iterator[str]:
     names = f"  ({', '.join(record.refs)})" if record.refs else ""
     told = ""
     if not record.dry_run:
-        told = "; nothing of it found" if not record.found else f"; found in {record.found:,} files"
+        told = f"; found in {record.found:,} files" if record.found else "; nothing of it found"
+    if not record.known:
+        told = "; not known what it held"
     if record.remaining:
         told += f"; {count(record.remaining, 'object')} shared with others"
     yield (

@@ -22,6 +22,8 @@ def forget(
     Its names, token ids, sources, attestations and every page that only it uses; the log keeps a
     tombstone with its digest. What other artifacts need stays and is listed. Proved by kvg fsck
     and by a search of every file of the store for bytes of what went, in stored and raw form.
+    Damaged copies in lost-found go too. Where its manifest can't be read, nothing is proved, and
+    that is told until nothing is left in the store that may be of it.
     Copies elsewhere, and what the disk keeps of deleted files, are beyond it.
 
     With --remote the remote drops the refs that stand for it and every object only it uses there,

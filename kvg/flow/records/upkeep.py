@@ -130,6 +130,7 @@ class Forgotten(Record):
 
     ``searched_bytes`` were searched for ``traces`` of it; ``found`` is in how many files some was
     left that nothing needs. ``faults`` are those of the fsck after it; None where none was made.
+    ``known`` is False when it can't be told what it held, so that some may be left.
     """
 
     type: ClassVar[str] = "forgotten"
@@ -143,4 +144,5 @@ class Forgotten(Record):
     searched_bytes: int
     found: int
     faults: int | None
+    known: bool
     dry_run: bool
