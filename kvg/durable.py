@@ -30,6 +30,8 @@ What it gives back for a write is the most bytes that the system may take at onc
 PARTIAL = "partial"
 """What the names of half-written files begin with."""
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 _hook: Hook | None = None
 _counter = 0
 _shared: set[str] = set()
@@ -88,7 +90,7 @@ def translated(path: Path | str) -> Iterator[None]:
 
 def raise_translated(error: OSError, path: Path | str) -> NoReturn:
     """Raise the kvg error that says what ``error`` means for ``path``."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _NO_ROOM:
         raise NoSpace(f"{path}: no space left", hint="free some space, then run it again") from None
     if isinstance(error, FileNotFoundError):
         raise NotFound(f"{path}: no such file") from None
@@ -200,8 +202,10 @@ def _publish(
     is_named_for_good: bool = True,
 ) -> int:
     make_dir(path.parent, is_named_for_good=is_named_for_good)
-    with translated(path):
+    try:
         fd, partial = claim(staging, PARTIAL)
+    except OSError as error:
+        raise_translated(error, path if error.errno in _NO_ROOM else staging)
     try:
         with translated(path):
             try:
@@ -225,12 +229,13 @@ def _publish(
 def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
     """A new file in ``folder``, open and flocked: as long as it is, its writer is at work.
 
-    Made again when a clean-up took it before it was flocked. Raises ``OSError``.
+    Made again when a clean-up took it before it was flocked. A ``folder`` that is gone is made
+    again in its parent. Raises ``OSError``, ``KvgError`` when that can't be.
     """
     while True:
         path = temporary_name(folder, label)
         step("create", path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        fd = open_in_folder(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:
@@ -240,6 +245,18 @@ def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def open_in_folder(path: Path, flags: int, mode: int) -> int:
+    """As ``os.open``; the folder of ``path`` is made again if it went and its parent is there."""
+    try:
+        return os.open(path, flags, mode)
+    except FileNotFoundError:
+        folder = path.parent
+        if folder.is_dir() or not folder.parent.is_dir():
+            raise
+        make_dir(folder)
+        return os.open(path, flags, mode)
 
 
 def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:

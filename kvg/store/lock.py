@@ -90,7 +90,8 @@ class Lock:
     def _open(self) -> int:
         with durable.translated(self._path):
             try:
-                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                fd = durable.open_in_folder(self._path, flags, 0o666)
                 durable.open_to_group(self._path)
                 return fd
             except OSError as error:

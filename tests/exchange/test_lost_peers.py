@@ -36,7 +36,6 @@ def followed(alice: Person, bob: Person, share: Path) -> Person:
 
 def lose(person: Person, *, remembered: bool = False) -> None:
     shutil.rmtree(person.store.root / "peers")
-    (person.store.root / "peers").mkdir()
     if remembered:
         for path in (person.settings.keys / "logs").glob("*.peers"):
             shutil.rmtree(path)
