@@ -167,8 +167,14 @@ def _judged(store: Store, digest: Digest, hits: Sequence[Trace]) -> Iterator[Rem
 
 
 def _faults(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What is wrong with the store; of a pin that keeps what is no artifact, only a warning."""
+    pins = store.pins()
     for found in fsck(store, settings):
-        if isinstance(found, Finding):
+        if not isinstance(found, Finding):
+            continue
+        if found.code == NotFound.code and found.object in pins:
+            settings.report.warning(f"{found.message}: {found.hint}")
+        else:
             yield found
 
 

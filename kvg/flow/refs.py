@@ -25,7 +25,7 @@ def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool
 
     check_ref_name(name)
     digest = store.resolve(target).digest
-    store.manifest(digest, what=target)
+    store.check_artifact(digest, what=target)
     previous = store.ref(name)
     if previous not in (None, digest) and not force:
         raise Conflict(f"{name}: stands for another artifact", hint=f"kvg tag -f {name} {target}")
@@ -61,8 +61,14 @@ def rm(store: Store, settings: Settings, names: Sequence[str]) -> tuple[RefMoved
 
 
 def pin(store: Store, settings: Settings, targets: Sequence[str], *, on: bool) -> Iterator[Pinned]:
-    """Keep artifacts whatever their refs do, or no longer."""
+    """Keep artifacts whatever their refs do, or no longer.
+
+    Raises ``NotFound``, ``Corrupt`` when one to be pinned is no artifact.
+    """
     digests = [_pinned(store, target, on) for target in targets]
+    for target, digest in zip(targets, digests, strict=True) if on else ():
+        if digest not in store.methods():
+            store.check_artifact(digest, what=target)
     for digest in dict.fromkeys(digests):
         changed = (digest in store.pins()) != on
         if changed and not settings.dry_run:

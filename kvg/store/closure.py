@@ -64,6 +64,13 @@ def closure(store: Store, digest: Digest, *, envelopes: Iterable[Digest] | None 
     return Closure(digest, manifest, kept, resources)
 
 
+def idle_pins(store: Store) -> frozenset[Digest]:
+    """Pins of what was never an artifact: no ref stands for it, and nobody attested anything."""
+    pins = store.pins()
+    named = {*store.refs().values(), *store.methods()} if pins else set()
+    return frozenset(d for d in pins if d not in named and not store.attestations(d))
+
+
 def attested(store: Store, digest: Digest) -> tuple[Digest, ...]:
     """The envelopes about ``digest`` that count, and what they name that lies in this store."""
     found: dict[Digest, None] = {}

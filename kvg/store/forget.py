@@ -17,7 +17,7 @@ from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, ForgetEntry, PinEntry, parse_entry
 from kvg.objects.page import data_start
-from kvg.store.closure import MAX_ENVELOPE_BYTES, Closure, attested, closure, named_by
+from kvg.store.closure import MAX_ENVELOPE_BYTES, Closure, attested, closure, idle_pins, named_by
 from kvg.store.layout import LOST_FOUND, SEARCH
 from kvg.store.publish import RefMove
 from kvg.store.quota import size_of
@@ -245,7 +245,9 @@ def _needs_of_others(store: Store, digest: Digest) -> Iterator[tuple[str, Iterab
     yield STORE, [found for _, found in store.trust_versions()]
     yield STORE, store.preregistered() - {digest}
     names = {found: name for name, found in store.refs().items()}
-    kept, methods = {*names, *store.pins()}, store.methods()
+    idle = idle_pins(store)
+    yield from ((f"pin {short(pinned)}", (pinned,)) for pinned in sorted(idle))
+    kept, methods = {*names, *store.pins()} - idle, store.methods()
     others = {*kept, *methods, *store.artifacts(), *store.once_named()} - {digest}
     for other in sorted(others):
         name = names.get(other, short(other))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
 from kvg.frozen import frozen
-from kvg.store.closure import closure
+from kvg.store.closure import closure, idle_pins
 
 if TYPE_CHECKING:
     from kvg.store.store import Store
@@ -32,7 +32,7 @@ def sizes(store: Store, digests: Iterable[Digest]) -> Iterator[Size]:
     wanted = tuple(dict.fromkeys(digests))
     kept = {*store.refs().values(), *store.pins(), *wanted}
     users: Counter[Digest] = Counter()
-    for digest in kept:
+    for digest in kept - idle_pins(store):
         users.update(closure(store, digest).objects())
     for digest in wanted:
         found = [item for item in closure(store, digest).objects() if store.objects.has(item)]

@@ -371,6 +371,20 @@ class Store:
         raw = self.objects.read(digest, what=name, limit=MANIFEST_LIMIT_BYTES)
         return parse_manifest(bytes(raw), what=name)
 
+    def check_artifact(self, digest: Digest, *, what: str) -> None:
+        """Raise ``NotFound`` when the object ``digest``, though sound, is no artifact's manifest.
+
+        ``Corrupt`` when it is missing or damaged, ``Incompatible`` when its format is another.
+        """
+        try:
+            self.manifest(digest, what=what)
+        except Corrupt:
+            self.objects.read(digest, what=what)
+            raise NotFound(
+                f"{what}: the object {short(digest)} is no artifact's manifest",
+                hint="kvg ls --all lists refs, kvg log every artifact",
+            ) from None
+
     def ids(self, manifest: Manifest, *, what: str) -> Sequence[int]:
         """The token ids of an artifact, their bytes checked. Raises ``Corrupt``."""
         from kvg.objects.tokens import decode_ids

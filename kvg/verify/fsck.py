@@ -26,6 +26,7 @@ from kvg import durable
 from kvg.digest import Digest, hex_of, raw_of, sha256, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.frozen import frozen
+from kvg.store.closure import idle_pins
 from kvg.store.layout import LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
@@ -284,13 +285,22 @@ def _artifacts(
     named = {digest: name for name, digest in sorted(store.refs().items(), reverse=True)}
     methods = store.methods()
     unnamed = {digest for digest in store.artifacts() if store.is_complete(digest)}
-    for digest in sorted({*named, *store.pins(), *unnamed} - methods):
+    idle = idle_pins(store)
+    for digest in sorted(idle):
+        tally.faults += 1
+        yield _idle_pin(digest)
+    for digest in sorted({*named, *store.pins(), *unnamed} - methods - idle):
         tally.artifacts += 1
         yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
     for subject, envelope in store.logged_envelopes():
         yield from _object(store, envelope, f"attestation of {short(subject)}", tally, threads)
     for version, digest in store.trust_versions():
         yield from _object(store, digest, f"trust file, version {version}", tally, threads)
+
+
+def _idle_pin(digest: Digest) -> Finding:
+    text = f"pin {short(digest)}: keeps what is no artifact"
+    return Finding(NotFound.code, NotFound.kind, digest, text, f"kvg unpin {short(digest)}")
 
 
 def _artifact(

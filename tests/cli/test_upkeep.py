@@ -147,3 +147,27 @@ def test_init_shared(kvg: Run) -> None:
     assert made["created"] and made["shared"]
     assert kvg("init", "--json").record["shared"]
     assert kvg("init", "elsewhere", "--shared", "world").code == 2
+
+
+def test_what_is_no_artifact_gets_no_name_and_no_pin(stored: Stored, kvg: Run) -> None:
+    page = stored.store.manifest(stored.digest).pages[0].digest
+    for line in (("tag", "x", page), ("pin", page)):
+        refused = kvg(*line, "--json")
+        assert refused.code == 3 and "no artifact's manifest" in refused.error["message"]
+        assert "kvg" in refused.error["hint"]
+    damage(stored, page)
+    assert kvg("tag", "x", page).code == kvg("pin", page).code == 5
+    assert stored.store.pins() == frozenset() and kvg("pin", "demo").code == 0
+    assert kvg("unpin", "demo").code == 0
+
+
+def test_an_old_pin_of_a_page_blocks_nothing(stored: Stored, kvg: Run) -> None:
+    page = stored.store.manifest(stored.digest).pages[0].digest
+    stored.store.set_pin(page, True)
+    found = kvg("fsck")
+    assert found.code == 3 and "kvg unpin" in found.err + found.out
+    done = kvg("forget", "demo")
+    assert done.code == 0 and "kvg unpin" in done.err, done
+    for verb in ("du", "gc", "ls", "audit"):
+        assert kvg(verb).code == 0, verb
+    assert kvg("unpin", page).code == 0 and kvg("fsck").code == 0

@@ -13,6 +13,7 @@ from kvg.objects.statement import Resource, encode_provenance
 from kvg.signing.dsse import sign_envelope
 from kvg.store import RefMove, Store
 from kvg.store.forget import Unclaimed, plan_forget, remove_for_good, unclaimed
+from kvg.store.sizes import sizes
 from kvg.store.sweep import sweep
 from kvg.store.traces import find_traces, take_traces
 from kvg.verify import verify_artifact
@@ -227,6 +228,25 @@ def test_what_lies_aside_and_is_no_ones_is_unclaimed(tmp_path: Path) -> None:
     assert not removed.is_known
     sweep(store)
     assert unclaimed(store) == Unclaimed(0, (f"{hex_of(page)}.0",))
+
+
+def test_a_pin_of_a_page_is_named_and_keeps_only_that(tmp_path: Path) -> None:
+    """Such pins can't be made any more; logs may have some."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ids=range(20))
+    other = a.deposit(store, key, ref="other", ids=range(200, 227))
+    page = made.manifest.pages[0].digest
+    store.set_pin(page, True)
+    (found,) = [item for item in fsck(store) if isinstance(item, Finding)]
+    assert (found.code, found.object) == (3, page) and "unpin" in str(found.hint)
+    assert sum(size.objects for size in sizes(store, [other.digest])) > 4
+    plan = plan_forget(store, made.digest)
+    assert plan.is_known
+    assert (page, (f"pin {page[:13]}",)) in [(kept.digest, kept.users) for kept in plan.kept]
+    forget(store, made.digest)
+    assert store.objects.has(page) and sweep(store).objects == 0
+    store.set_pin(page, False)
+    assert sweep(store).objects == 1 and clean(store)
 
 
 def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
