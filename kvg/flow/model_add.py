@@ -42,6 +42,8 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         report=settings.report,
         adapter=adapter,
     )
+    if adapter is not None:
+        _check_fit(settings, folder, adapter)
     default = store.config.text(DEFAULT_KEY)
     _notice_change(store, settings, request.name, files.identity.fingerprint)
     if not settings.dry_run:
@@ -100,6 +102,19 @@ def _adapter(settings: Settings, request: ModelAddRequest) -> Path | None:
             hint="kvg model add NAME PATH --adapter DIR",
         )
     return given
+
+
+def _check_fit(settings: Settings, folder: Path, adapter: Path) -> None:
+    """Raise ``Incompatible`` unless ``adapter`` fits the model; no weights are loaded for that."""
+    from kvg.model.adapter import check_fit, is_checkable
+
+    if not is_checkable():
+        settings.report.warning(
+            f"{adapter}: not compared with the model: that needs peft, as its use will "
+            "(pip install 'kvg[adapter]')"
+        )
+        return
+    check_fit(folder, adapter)
 
 
 def _folder(settings: Settings, request: ModelAddRequest) -> Path:

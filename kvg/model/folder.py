@@ -102,9 +102,9 @@ def read_model(
             f"{folder}: quantized weights", hint="register the unquantized model, or a GGUF file"
         )
     dtype = dtype or config_dtype(config, what=str(folder))
+    adapters = () if adapter is None else (read_adapter(adapter, dtype),)
     digests = _weight_digests(folder, dtype, config, cache, jobs, report)
     kept = {key: value for key, value in config.items() if key not in WITHOUT_MATHEMATICS}
-    adapters = () if adapter is None else (read_adapter(adapter, dtype),)
     fingerprint = model_fingerprint(named[0], kept, digests, dtype, adapters)
     return ModelFiles(
         identity=Model(fingerprint, named[0], dtype),

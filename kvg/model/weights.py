@@ -22,7 +22,10 @@ from kvg.report import Report
 
 MAX_HEADER_BYTES = 100 << 20
 PIECE_BYTES = 4 << 20
-FLOAT_DTYPES = ("BF16", "F16", "F32", "F64")
+FLOAT_WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8}
+"""Bytes of an element."""
+FLOAT_DTYPES = tuple(FLOAT_WIDTHS)
+DAMAGED = "the file is cut short or damaged: copy it again"
 TIED = {"lm_head.weight": ("model.embed_tokens.weight", "transformer.wte.weight")}
 """An output layer that a config ties to the embedding: one tensor under two names."""
 
@@ -69,7 +72,7 @@ def stored_tensors(path: Path) -> tuple[StoredTensor, ...]:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-            raise Corrupt(f"{path}: not a safetensors file")
+            raise Corrupt(f"{path}: not a safetensors file", hint=DAMAGED)
         raw = file.read(length)
     try:
         header = json.loads(raw, object_pairs_hook=unique)
@@ -79,7 +82,7 @@ def stored_tensors(path: Path) -> tuple[StoredTensor, ...]:
             if name != "__metadata__"
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Corrupt(f"{path}: malformed safetensors header") from None
+        raise Corrupt(f"{path}: malformed safetensors header", hint=DAMAGED) from None
     return tuple(sorted(found, key=lambda tensor: tensor.name))
 
 
@@ -117,7 +120,7 @@ def weight_digests(
 def digest_as(tensor: StoredTensor, dtype: str) -> Digest:
     """The digest of the bytes of ``tensor`` as loaded in ``dtype``."""
     if tensor.dtype not in FLOAT_DTYPES or tensor.dtype == dtype:
-        return _digest_pieces(_pieces(tensor))
+        return _digest_pieces(raw_pieces(tensor))
     return _digest_pieces(_converted(tensor, dtype))
 
 
@@ -176,10 +179,18 @@ def _stored_tensor(
     begin, end = (int(n) for n in entry["data_offsets"])  # type: ignore[attr-defined]
     shape = tuple(int(n) for n in entry["shape"])  # type: ignore[attr-defined]
     if not 0 <= begin <= end <= size - data_start:
-        raise Corrupt(f"{path}: tensor {name[:80]} lies outside the file")
-    return StoredTensor(
+        raise Corrupt(f"{path}: tensor {name[:80]} lies outside the file", hint=DAMAGED)
+    found = StoredTensor(
         name, str(entry["dtype"]), shape, path, data_start + begin, data_start + end
     )
+    width = FLOAT_WIDTHS.get(found.dtype)
+    if width is not None and end - begin != width * found.n_elements:
+        raise Corrupt(
+            f"{path}: tensor {name[:80]} has {end - begin} bytes, its shape says "
+            f"{width * found.n_elements}",
+            hint=DAMAGED,
+        )
+    return found
 
 
 def _digest_pieces(pieces: Iterator[bytes]) -> Digest:
@@ -189,7 +200,8 @@ def _digest_pieces(pieces: Iterator[bytes]) -> Digest:
     return hasher.digest()
 
 
-def _pieces(tensor: StoredTensor) -> Iterator[bytes]:
+def raw_pieces(tensor: StoredTensor) -> Iterator[bytes]:
+    """The bytes of ``tensor`` as stored, in pieces of whole elements. Raises ``Corrupt``."""
     with durable.translated(tensor.path), open(tensor.path, "rb") as file:
         file.seek(tensor.start)
         left = tensor.end - tensor.start
@@ -216,6 +228,6 @@ def _converted(tensor: StoredTensor, dtype: str) -> Iterator[bytes]:
         "F32": torch.float32,
         "F64": torch.float64,
     }
-    for piece in _pieces(tensor):
+    for piece in raw_pieces(tensor):
         values = torch.frombuffer(bytearray(piece), dtype=kinds[tensor.dtype])
         yield values.to(kinds[dtype]).view(torch.uint8).numpy().tobytes()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,156 @@ def test_an_adapter_of_another_model_is_refused(
     save_file({**tensors, "base_model.model.model.nothing.weight": torch.ones(1)}, copy / WEIGHTS)
     with pytest.raises(Incompatible, match="nothing"):
         load_model(tiny["llama"], dtype="BF16", device="cpu", attention="sdpa", adapter=copy)
+
+
+def tensors_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / WEIGHTS)
+
+
+def without_one(folder: Path) -> None:
+    tensors = tensors_of(folder)
+    del tensors[sorted(tensors)[0]]
+    save_file(tensors, folder / WEIGHTS)
+
+
+def with_one_more(folder: Path) -> None:
+    more = {"base_model.model.model.nothing.weight": torch.ones(1)}
+    save_file({**tensors_of(folder), **more}, folder / WEIGHTS)
+
+
+def changed_first(folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    tensors = tensors_of(folder)
+    name = sorted(tensors)[0]
+    save_file({**tensors, name: change(tensors[name]).contiguous()}, folder / WEIGHTS)
+
+
+def poisoned(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    out = tensor.clone()
+    out.view(-1)[-1] = value
+    return out
+
+
+def cut_short(folder: Path) -> None:
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data[:-9])
+
+
+def wrong_header(folder: Path) -> None:
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data.replace(b'"shape":[4,64]', b'"shape":[4,63]', 1))
+
+
+def as_kind(folder: Path, dtype: torch.dtype) -> None:
+    save_file({name: t.to(dtype) for name, t in tensors_of(folder).items()}, folder / WEIGHTS)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
+    "missing": (without_one, 7, "wanted but not in the file"),
+    "stray": (with_one_more, 7, "in the file but not in the model"),
+    "empty": (lambda f: save_file({}, f / WEIGHTS), 7, "wanted but not in the file"),
+    "shape": (lambda f: changed_first(f, lambda t: t[:, :-1]), 7, "wants"),
+    "rank": (lambda f: edit(f / CONFIG, r=8), 7, "wants"),
+    "transposed": (lambda f: changed_first(f, lambda t: t.T), 7, "wants"),
+    "nan": (lambda f: changed_first(f, lambda t: poisoned(t, float("nan"))), 5, "not finite"),
+    "infinite": (lambda f: changed_first(f, lambda t: poisoned(t, float("inf"))), 5, "not finite"),
+    "nan in bf16": (
+        lambda f: changed_first(f, lambda t: poisoned(t.bfloat16(), float("nan"))),
+        5,
+        "not finite",
+    ),
+    "int8": (lambda f: as_kind(f, torch.int8), 7, "I8"),
+    "header": (wrong_header, 5, "bytes"),
+    "truncated": (cut_short, 5, WEIGHTS),
+    "r 0": (lambda f: edit(f / CONFIG, r=0), 5, "r 0"),
+    "r 4.0": (lambda f: edit(f / CONFIG, r=4.0), 5, "r 4.0"),
+    "r true": (lambda f: edit(f / CONFIG, r=True), 5, "r True"),
+    "r null": (lambda f: edit(f / CONFIG, r=None), 5, "r None"),
+    "alpha x": (lambda f: edit(f / CONFIG, lora_alpha="x"), 5, "lora_alpha 'x'"),
+    "alpha nan": (lambda f: edit(f / CONFIG, lora_alpha=float("nan")), 5, "lora_alpha nan"),
+    "rslora x": (lambda f: edit(f / CONFIG, use_rslora="x"), 5, "use_rslora 'x'"),
+    "ranks": (lambda f: edit(f / CONFIG, rank_pattern={"q_proj": 0}), 5, "rank_pattern"),
+    "alphas": (lambda f: edit(f / CONFIG, alpha_pattern={"q_proj": "x"}), 5, "alpha_pattern"),
+    "bias": (lambda f: edit(f / CONFIG, bias="some"), 5, "bias 'some'"),
+    "target 7": (lambda f: edit(f / CONFIG, target_modules=7), 5, "target_modules 7"),
+    "no target": (lambda f: edit(f / CONFIG, target_modules=[]), 5, "target_modules []"),
+    "unknown target": (lambda f: edit(f / CONFIG, target_modules=["nope"]), 7, "nope"),
+    "one unknown": (
+        lambda f: edit(f / CONFIG, target_modules=["q_proj", "nope"]),
+        7,
+        "in the file but not in the model",
+    ),
+    "saved module": (
+        lambda f: edit(f / CONFIG, modules_to_save=["lm_head"]),
+        7,
+        "wanted but not in the file",
+    ),
+    "dora": (lambda f: edit(f / CONFIG, use_dora=True), 7, "wanted but not in the file"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_adapter_is_refused_when_it_is_registered(
+    user: models.User, tiny: dict[str, Path], copy: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvg.model import loader
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the weights of the model were loaded")
+
+    monkeypatch.setattr(loader.AutoModelForCausalLM, "from_pretrained", refuse)
+    breaking, code, word = BROKEN[kind]
+    breaking(copy)
+    before = user.store.config.path.read_bytes()
+    with pytest.raises(KvgError) as caught:
+        model_add(
+            user.store,
+            user.settings,
+            ModelAddRequest("tuned", tiny["llama"], dtype="BF16", adapter=copy),
+        )
+    assert caught.value.code == code, caught.value.message
+    assert word in caught.value.message and str(copy) in caught.value.message
+    assert caught.value.hint and "unsupported operand" not in caught.value.message
+    assert user.store.config.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"use_rslora": True},
+        {"use_dora": True},
+        {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"v_proj": 3.5}},
+        {"target_modules": "all-linear"},
+        {"modules_to_save": ["lm_head"]},
+        {"bias": "lora_only"},
+        {"lora_bias": True},
+    ],
+    ids=str,
+)
+def test_what_peft_saves_is_registered_and_loads(
+    user: models.User, tiny: dict[str, Path], tmp_path: Path, more: dict[str, Any]
+) -> None:
+    made = make_adapter(tmp_path / "adapter", tiny["llama"], **more)
+    request = ModelAddRequest("tuned", tiny["llama"], dtype="BF16", adapter=made)
+    assert model_add(user.store, user.settings, request).adapter == str(made)
+    load_model(tiny["llama"], dtype="BF16", device="cpu", attention="sdpa", adapter=made)
+
+
+def test_without_peft_what_was_not_compared_is_said(
+    user: models.User, tiny: dict[str, Path], copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(type(user.settings.report), "warning", lambda _, text: told.append(text))
+    monkeypatch.setitem(sys.modules, "peft", None)
+    without_one(copy)
+    request = ModelAddRequest("tuned", tiny["llama"], dtype="BF16", adapter=copy)
+    model_add(user.store, user.settings, request)
+    assert told and "peft" in told[0] and "not compared" in told[0]
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> models.User:
+    return models.User.make(tmp_path / "user")
 
 
 @pytest.fixture
