@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
-from kvg.errors import KvgError, NoSpace, NotFound, UsageError
+from kvg.errors import Corrupt, KvgError, NoSpace, NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +119,35 @@ def check_target(path: Path, *, option: str) -> None:
             raise KvgError(
                 f"{path.parent}: cannot be written to", hint=f"give {option} another path"
             )
+
+
+def plain(path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """Open a plain file: an opener for ``open`` that never waits for a pipe's other end.
+
+    Raises ``Corrupt`` for a pipe, a socket, a device or a folder in its place, else ``OSError``.
+    """
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.ENODEV, errno.EISDIR):
+            raise
+        raise _not_plain(path) from None
+    try:
+        check_plain(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check_plain(fd: int, path: Path | str) -> None:
+    """Raise ``Corrupt`` unless the open file ``fd``, at ``path``, is a plain one."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise _not_plain(path)
+
+
+def _not_plain(path: Path | str) -> Corrupt:
+    return Corrupt(f"{path}: not a plain file", hint=f"move {path} away; kvg fsck says what else")
 
 
 def make_dir(path: Path, *, mode: int = 0o777, is_named_for_good: bool = True) -> None:
@@ -248,15 +278,15 @@ def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
 
 
 def open_in_folder(path: Path, flags: int, mode: int) -> int:
-    """As ``os.open``; the folder of ``path`` is made again if it went and its parent is there."""
+    """As ``plain``; the folder of ``path`` is made again if it went and its parent is there."""
     try:
-        return os.open(path, flags, mode)
+        return plain(os.fspath(path), flags, mode)
     except FileNotFoundError:
         folder = path.parent
         if folder.is_dir() or not folder.parent.is_dir():
             raise
         make_dir(folder)
-        return os.open(path, flags, mode)
+        return plain(os.fspath(path), flags, mode)
 
 
 def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:
@@ -265,8 +295,8 @@ def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:
     It is held flocked while it goes, so that a writer that has just made it makes another.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+        fd = plain(os.fspath(path), os.O_RDONLY | os.O_NOFOLLOW)
+    except (OSError, Corrupt):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import KvgError, NotFound, Untrusted, UsageError
+from kvg import durable
+from kvg.errors import Corrupt, KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.settings import check_device, check_text
 from kvg.frozen import frozen
 from kvg.parallel import MOST_THREADS
@@ -246,9 +247,9 @@ def _config_paths(given: Globals, env: Env) -> Iterator[Path]:
 
 def _content(path: Path) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=durable.plain) as file:
             return file.read(1 << 20)
-    except OSError:
+    except (OSError, Corrupt):
         return b""
 
 
@@ -346,16 +347,23 @@ def _read_secret(path: Path) -> bytes:
     """What the file holds. Raises ``Untrusted`` when it is a plain file that others can read."""
     import stat
 
-    from kvg import durable
-
-    with durable.translated(path), open(path, "rb") as file:
+    with durable.translated(path), open(path, "rb", opener=_unwaiting) as file:
         mode = os.fstat(file.fileno()).st_mode
+        os.set_blocking(file.fileno(), True)  # what has its writer may take its time
         if stat.S_ISREG(mode) and stat.S_IMODE(mode) & 0o077:
             raise Untrusted(
                 f"{path}: others can read this passphrase (mode {stat.S_IMODE(mode):04o})",
                 hint=f"chmod 600 {path}",
             )
-        return file.read()
+        secret = file.read()
+    if stat.S_ISFIFO(mode) and not secret:
+        raise UsageError(f"{path}: empty, a pipe that nobody writes into")
+    return secret
+
+
+def _unwaiting(path: str, flags: int) -> int:
+    """An opener that doesn't wait for somebody to write into a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _passphrase_from_command(command: str) -> bytes:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from kvg import durable
 from kvg.digest import Digest, Sha256Stream
-from kvg.errors import NotFound, UsageError
+from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.objects.statement import Resource
 
@@ -145,9 +146,9 @@ def _digest(path: Path) -> Digest | None:
     """The digest of a file, None when there is none that can be read."""
     stream = Sha256Stream()
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=durable.plain) as file:
             while block := file.read(1 << 20):
                 stream.update(block)
-    except OSError:
+    except (OSError, Corrupt):
         return None
     return stream.digest()

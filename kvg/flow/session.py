@@ -139,7 +139,7 @@ def is_held(place: Place) -> bool:
     import fcntl
 
     try:
-        fd = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -157,7 +157,8 @@ def _open_log(path: Path) -> int:
     with durable.translated(path):
         if path.exists() and path.stat().st_size > MOST_LOG_BYTES:
             os.replace(path, path.with_suffix(".log.1"))
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        return os.open(path, flags, 0o600)
 
 
 def _first_line(data: bytes, name: str, log: Path) -> Mapping[str, object]:

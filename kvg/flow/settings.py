@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import NotFound, UsageError
+from kvg import durable
+from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.parallel import MOST_THREADS
 from kvg.remote.access import Access
@@ -98,11 +99,11 @@ def find_root(store_path: Path | None, cwd: Path) -> Path:
     if store_path is not None:
         root = cwd / store_path
         for candidate in (root, root / STORE_FOLDER):
-            if (candidate / "format").is_file():
+            if (candidate / "format").exists():
                 return candidate
         raise NotFound(f"{store_path}: no store there", hint=f"kvg init {store_path}")
     for folder in (cwd, *cwd.parents):
-        if (folder / STORE_FOLDER / "format").is_file():
+        if (folder / STORE_FOLDER / "format").exists():
             return folder / STORE_FOLDER
         if _is_bare(folder):
             return folder
@@ -111,9 +112,9 @@ def find_root(store_path: Path | None, cwd: Path) -> Path:
 
 def _is_bare(folder: Path) -> bool:
     try:
-        with open(folder / "format", "rb") as file:
+        with open(folder / "format", "rb", opener=durable.plain) as file:
             return file.read(10) == b"kvg-store "
-    except OSError:
+    except (OSError, Corrupt):
         return False
 
 

@@ -48,7 +48,7 @@ class FolderSource:
     def read(self, name: str, limit: int) -> bytes | None:
         path = self._prefix + name
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0, opener=durable.plain) as file:
                 return _read_up_to(file, limit + 1)
         except _ABSENT:
             return None

@@ -74,7 +74,7 @@ class ProofCache:
             return None
         key = self._key(model, engine)
         try:
-            with open(self._path(key), "rb") as file:
+            with open(self._path(key), "rb", opener=durable.plain) as file:
                 if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
                     return None
                 value = canon.decode(file.read(MAX_BYTES), what="self-check")

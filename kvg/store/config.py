@@ -231,7 +231,7 @@ def _wrong(path: Path, key: str, wanted: str) -> UsageError:
 
 def _read_text(path: Path) -> str:
     try:
-        with durable.translated(path), open(path, "rb") as file:
+        with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except NotFound:
         return ""

@@ -104,7 +104,7 @@ def share(root: Path, config: Config) -> None:
 def has_format(root: Path) -> bool:
     """Whether ``root`` is a store that this kvg reads. Raises ``Incompatible`` for a newer one."""
     try:
-        with open(root / FORMAT_FILE, "rb") as file:
+        with open(root / FORMAT_FILE, "rb", opener=durable.plain) as file:
             found = file.read(64)
     except (FileNotFoundError, NotADirectoryError):
         return False

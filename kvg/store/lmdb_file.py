@@ -250,12 +250,14 @@ def check_file(path: Path) -> None:
     A file that is not there, or empty, is a new one.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=durable.plain) as file:
             metas, length = _read_metas(file.fileno())
     except FileNotFoundError:
         return
     except PermissionError:
         raise UnwritableIndex(f"{path}: permission denied") from None
+    except Corrupt as error:
+        raise BrokenIndex(error.message) from None
     except OSError as error:
         raise BrokenIndex(f"{path}: {error.strerror}") from None
     if length == 0:

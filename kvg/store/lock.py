@@ -90,14 +90,13 @@ class Lock:
     def _open(self) -> int:
         with durable.translated(self._path):
             try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                fd = durable.open_in_folder(self._path, flags, 0o666)
+                fd = durable.open_in_folder(self._path, os.O_RDWR | os.O_CREAT, 0o666)
                 durable.open_to_group(self._path)
                 return fd
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise
-                return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                return durable.plain(str(self._path))
 
     def _acquire(self, fd: int, mode: int) -> None:
         began = time.monotonic()

@@ -166,7 +166,7 @@ class Peers:
         try:
             with (
                 durable.translated(self._of(origin) / PUBLISHER),
-                open(self._of(origin) / PUBLISHER, "rb") as file,
+                open(self._of(origin) / PUBLISHER, "rb", opener=durable.plain) as file,
             ):
                 return file.read(MAX_PUBLISHER_BYTES)
         except NotFound:

@@ -147,7 +147,7 @@ def _files(staging: Path) -> tuple[Path, ...]:
 
 def _open(path: Path) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return durable.plain(str(path))
     except FileNotFoundError:
         return None
 

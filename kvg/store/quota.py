@@ -90,7 +90,7 @@ class Quota:
     @contextmanager
     def _open(self) -> Iterator[int]:
         with durable.translated(self._path):
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = durable.plain(str(self._path), os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 durable.open_to_group(self._path)

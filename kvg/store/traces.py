@@ -97,7 +97,7 @@ def _is_in_file(path: Path, traces: Sequence[bytes], advance: Callable[[int], No
     if path.is_symlink() or not path.is_file():
         return False
     tail = b""
-    with durable.translated(path), open(path, "rb") as file:
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         while block := file.read(BLOCK_BYTES):
             advance(len(block))
             if _holds(tail + block, traces):
@@ -109,7 +109,7 @@ def _is_in_file(path: Path, traces: Sequence[bytes], advance: Callable[[int], No
 def _is_in_raw(store: Store, path: Path, digest: Digest | None, traces: Sequence[bytes]) -> bool:
     if digest is None or path.is_symlink() or not path.is_file():
         return False
-    with durable.translated(path), open(path, "rb") as file:
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         if file.read(5)[4:5] not in (bytes([codec]) for codec in _COMPRESSED):
             return False
     try:

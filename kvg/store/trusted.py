@@ -34,7 +34,7 @@ MAX_FILE_BYTES = 1 << 20
 def read_trust(store: Store) -> TrustFile:
     """See ``Store.trust``."""
     path = store.root / FILE
-    data = _read_file(store)
+    data = read_file(store)
     versions = store.trust_versions()
     if not versions:
         if data is not None:
@@ -109,10 +109,11 @@ def _entries(old: TrustFile, new: TrustFile, digest: Digest, now: int) -> list[E
     return entries + [RevokeEntry(now, item.keyid, item.origin, item.size) for item in added]
 
 
-def _read_file(store: Store) -> bytes | None:
+def read_file(store: Store) -> bytes | None:
+    """The bytes of ``trust.json``, unchecked; None when it is not there."""
     path = store.root / FILE
     try:
-        with durable.translated(path), open(path, "rb") as file:
+        with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
             return file.read(MAX_FILE_BYTES + 1)
     except NotFound:
         return None

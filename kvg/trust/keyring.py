@@ -8,13 +8,14 @@ an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Conflict, KvgError, NotFound, Untrusted, UsageError
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.signing import keys as signing
 
@@ -192,7 +193,7 @@ class Keyring:
         """The newest checkpoint of the log ``origin`` that this user has seen; None if none."""
         path = self.seen_path(origin)
         try:
-            with durable.translated(path), open(path, "rb") as file:
+            with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
                 return file.read(MAX_FILE_BYTES + 1)
         except NotFound:
             return None
@@ -226,7 +227,7 @@ class Keyring:
         """What that store last saw of the log ``origin``; None when it never did."""
         path = self.peer_path(own, origin)
         try:
-            with durable.translated(path), open(path, "rb") as file:
+            with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
                 return file.read(MAX_FILE_BYTES + 1)
         except NotFound:
             return None
@@ -339,9 +340,9 @@ def check_outside_stores(folder: Path) -> None:
 
 def _is_store(folder: Path) -> bool:
     try:
-        with open(folder / "format", "rb") as file:
+        with open(folder / "format", "rb", opener=durable.plain) as file:
             return file.read(len(STORE_MARK)) == STORE_MARK
-    except OSError:
+    except (OSError, Corrupt):
         return False
 
 
@@ -351,15 +352,17 @@ def _public_line(public: PublicKey, name: str) -> bytes:
 
 def _read_private(path: Path, *, missing: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe never answers
     except FileNotFoundError:
         raise NotFound(missing, hint="kvg key list") from None
     except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise _not_a_key(path) from None
         durable.raise_translated(error, path)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise Untrusted(f"{path}: not a plain file", hint="give the file that holds the key")
+            raise _not_a_key(path)
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise Untrusted(
                 f"{path}: others can read this private key (mode {found.st_mode & 0o777:04o})",
@@ -372,8 +375,12 @@ def _read_private(path: Path, *, missing: str) -> bytes:
         os.close(fd)
 
 
+def _not_a_key(path: Path) -> Untrusted:
+    return Untrusted(f"{path}: not a plain file", hint="give the file that holds the key")
+
+
 def _read(path: Path) -> bytes:
-    with durable.translated(path), open(path, "rb") as file:
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise KvgError(f"{path}: too large for a public key")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 INDEX = "index.lmdb"
+LOCK = "lock"
 TRUST = "trust.json"
 _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
@@ -128,7 +129,7 @@ def _fsck(
     advance: Callable[[int], None],
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     repaired = 0
-    index = [_index_finding(text) for text in store.index.structure_faults()]
+    index = [*_index_structure(store)]
     if index:
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
@@ -254,6 +255,13 @@ def _index_finding(text: str) -> Finding:
     return Finding(Corrupt.code, Corrupt.kind, INDEX, f"{INDEX}: {text}", "kvg reindex")
 
 
+def _index_structure(store: Store) -> Iterator[Finding]:
+    try:
+        yield from (_index_finding(text) for text in store.index.structure_faults())
+    except Corrupt as error:
+        yield finding_of(error, LOCK)
+
+
 def _rolled_back(store: Store) -> Iterator[Finding]:
     """The index is never ahead of its log, unless the log went back."""
     state = store.index.recorded()
@@ -353,18 +361,40 @@ def _object(
 
 
 def _strays(store: Store) -> Iterator[Path]:
-    """What is no part of a store: names in ``objects`` that are no digests, and any link."""
+    """What is no part of a store: names in ``objects`` that are no digests, any link in the root,
+    and elsewhere what is neither a file nor a folder."""
     yield from store.objects.strays()
+    yield from _not_plain(store.root, (store.objects.folder, store.root / LOST_FOUND))
     for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
         if entry.is_symlink():
             yield store.root / entry.name
 
 
+def _not_plain(folder: Path, apart: tuple[Path, ...]) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return  # gone meanwhile, or what reads it says so
+    for entry in entries:
+        path = folder / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if path not in apart:
+                yield from _not_plain(path, apart)
+        elif not entry.is_symlink() and not entry.is_file():
+            yield path
+
+
 def _stray_finding(store: Store, path: Path) -> Finding:
     name = str(path.relative_to(store.root))
-    kind = "a link" if path.is_symlink() else "no object"
-    hint = "kvg fsck --repair" if path.parent != store.root else _LINK_HINT
+    kind = "a link" if path.is_symlink() else "not a plain file"
+    if path.is_relative_to(store.objects.folder) and kind != "a link":
+        kind = "no object"
+    hint = "kvg fsck --repair" if _is_movable(store, path) else _LINK_HINT
     return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", hint)
+
+
+def _is_movable(store: Store, path: Path) -> bool:
+    return path.parent != store.root or not path.is_symlink()
 
 
 def _unreachable(store: Store) -> int | None:
@@ -392,7 +422,7 @@ def _repairs(
             if source is not None:
                 yield Repaired(digest, f"fetched from {source}")
     for path in strays:
-        if path.parent != store.root:
+        if _is_movable(store, path):
             moved = set_aside(store, path)
             yield Repaired(str(path.relative_to(store.root)), "moved", moved)
     if trust:
@@ -428,6 +458,8 @@ def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
 
 def _repair_trust(store: Store) -> Iterator[Repaired]:
     """Put back the signed trust file that the log names, where that one is sound."""
+    from kvg.store.trusted import read_file
+
     path = store.root / TRUST
     with store.lock.exclusive():
         versions = store.trust_versions()
@@ -435,7 +467,7 @@ def _repair_trust(store: Store) -> Iterator[Repaired]:
             data = (
                 bytes(store.objects.read(versions[-1][1], what="trust file")) if versions else b""
             )
-            found = path.read_bytes() if path.exists() else b""
+            found = read_file(store) or b""
         except _UNREADABLE:
             return
         if path.exists() and sha256(found) != (versions[-1][1] if versions else None):

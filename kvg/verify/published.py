@@ -131,5 +131,5 @@ class Published:
 
 
 def _read(path: Path, limit: int = layout.MAX_SMALL_BYTES) -> bytes:
-    with durable.translated(path), open(path, "rb") as file:
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         return file.read(limit + 1)

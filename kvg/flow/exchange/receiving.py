@@ -441,9 +441,9 @@ def stored_limit(wanted: Wanted) -> int:
 def _good_prefix(part: Path, wanted: Wanted) -> bytes:
     """What is kept of a body that was cut: up to the last frame that is whole and checks out."""
     try:
-        with open(part, "rb") as file:
+        with open(part, "rb", opener=durable.plain) as file:
             data = file.read(stored_limit(wanted))
-    except OSError:
+    except (OSError, Corrupt):
         return b""
     try:
         header = kvz.parse_header(data, what=wanted.what)
