@@ -18,7 +18,9 @@ def json_file(path: Path) -> FloatJson:
     try:
         return json.loads(data, object_pairs_hook=unique)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
-        raise Corrupt(f"{path}: malformed JSON: {error}") from None
+        raise Corrupt(
+            f"{path}: malformed JSON: {error}", hint="the file is damaged: copy it again"
+        ) from None
 
 
 def read_file(path: Path) -> bytes:

@@ -16,10 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound
+from kvg.flow.bench.library import open_library
 from kvg.flow.deposit import deposit
 from kvg.flow.graft import graft
 from kvg.flow.logits import logits
 from kvg.flow.model_add import model_add
+from kvg.flow.registered import registered_model
 from kvg.flow.replay import replay
 from kvg.flow.requests import (
     DepositRequest,
@@ -415,3 +417,10 @@ def test_a_flipped_byte_of_the_adapter_is_found(
     data[-5] ^= 0x10
     (copy / WEIGHTS).write_bytes(data)
     assert "not those that were registered" in refused(person, "t")
+
+
+def test_benchmarks_measure_the_model_with_its_adapter(person: models.User) -> None:
+    registered = registered_model(person.store, "tuned")
+    with open_library(person.store, person.settings, "tuned", ()) as library:
+        assert library.model.fingerprint == registered.fingerprint
+        assert library.model.adapter == registered.adapter

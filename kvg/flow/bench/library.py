@@ -195,7 +195,11 @@ def open_library(
         )
         kept = OwnStore.init(Path(folder), keyring=keyring_of(own))
         dtype = cast("Literal['BF16', 'F16', 'F32']", given.dtype)
-        model_add(kept, own, ModelAddRequest(given.name, given.path, dtype=dtype))
+        model_add(
+            kept,
+            own,
+            ModelAddRequest(given.name, given.path, dtype=dtype, adapter=given.adapter),
+        )
         model = registered_model(kept, given.name)
         files = identified(kept, own, model)
         found: dict[Digest, Verified] = {}
