@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch.nn import functional
@@ -40,7 +40,7 @@ _MODULE = (
     "is_tensor is_floating_point broadcast_tensors index_select flatten finfo outer unbind "
     "as_tensor"
 )
-_FUNCTIONAL = "embedding relu dropout pad layer_norm rms_norm"
+_FUNCTIONAL = "embedding relu pad"
 _PROPERTIES = (
     "shape dtype device ndim is_cuda is_meta data T mT layout requires_grad is_quantized is_cpu "
     "is_nested is_sparse is_mps itemsize real names grad_fn"
@@ -86,6 +86,9 @@ ROW_REDUCTIONS: frozenset[Hashable] = frozenset(
 )
 """Reductions that are row-wise along the last dimension, and along no other."""
 
+ROW_NORMS: frozenset[Hashable] = frozenset(_named(functional, "layer_norm rms_norm"))
+"""Norms that are row-wise over the last dimension, and over no more."""
+
 POINTWISE: frozenset[Hashable] = frozenset(
     _named(torch.Tensor, _POINTWISE_METHODS)
     | _named(torch, _POINTWISE_METHODS)
@@ -98,21 +101,51 @@ def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether a call of one of ``ROW_REDUCTIONS`` mixes nothing but the elements of one row.
 
     Whole numbers and truth values have no rounding: their order does not matter. ``max`` and
-    ``min`` of two tensors are element-wise.
+    ``min`` of two tensors are element-wise. The elements of a row lie side by side: a last
+    dimension of which that is not so was another one, of tokens or heads. So may be the only
+    dimension of a tensor that is no weight.
     """
     x = args[0] if args else kwargs.get("input")
     if not isinstance(x, torch.Tensor):
         return False
-    if not (x.is_floating_point() or x.is_complex()) or x.dim() <= 1:
+    if not (x.is_floating_point() or x.is_complex()) or x.dim() == 0 or is_weight(x):
         return True
     rest = [item for item in args[1:] if not isinstance(item, torch.dtype)]
     if any(isinstance(item, torch.Tensor) for item in (*rest, kwargs.get("other"))):
         return True
     is_topk = "k" in kwargs or (len(rest) > 1 and not isinstance(rest[1], bool))
+    if x.dim() == 1 or (x.shape[-1] > 1 and x.stride(-1) != 1):
+        return False
     places = rest[1:] if is_topk else rest
     dim = kwargs.get("dim", places[0] if places else (-1 if is_topk else None))
     dims = tuple(dim) if isinstance(dim, tuple | list) else (dim,)
     return all(isinstance(item, int) and item in (-1, x.dim() - 1) for item in dims)
+
+
+def is_norm_of_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of one of ``ROW_NORMS`` looks at one dimension."""
+    shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
+    return isinstance(shape, Sequence | int) and (isinstance(shape, int) or len(shape) == 1)
+
+
+def is_idle_dropout(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of ``functional.dropout`` drops nothing."""
+    given = {**dict(zip(parameter_names(functional.dropout), args, strict=False)), **kwargs}
+    return given.get("p", 0.5) == 0 or not given.get("training", True)
+
+
+def is_weight(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is a parameter of a module, or a view of one."""
+    return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+
+
+def in_places(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments called ``names`` in their places, and the other keywords."""
+    left = dict(kwargs)
+    placed = tuple(left.pop(name) for name in names[len(args) :] if name in left)
+    return (*args, *placed), left
 
 
 def is_in_place(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -24,12 +25,17 @@ from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.census import (
     OWN,
     POINTWISE,
+    ROW_NORMS,
     ROW_REDUCTIONS,
     ROW_WISE,
     calling_module,
     function_name,
+    in_places,
     is_along_rows,
+    is_idle_dropout,
     is_in_place,
+    is_norm_of_rows,
+    is_weight,
     own_operator,
 )
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
@@ -70,6 +76,9 @@ class TileMenu:
 
 _SHAPE_FREE = (SMALL_TILE,)
 _SUMS = frozenset({torch.baddbmm, torch.Tensor.baddbmm})
+_POWERS = frozenset({torch.pow, torch.Tensor.pow})
+_SECOND = {torch.matmul: "other", torch.Tensor.matmul: "other", torch.Tensor.__matmul__: "other"}
+"""What the second factor is called, where that is not ``mat2``."""
 _MATMULS = _SUMS | {
     torch.matmul,
     torch.Tensor.matmul,
@@ -93,6 +102,8 @@ class Execution:
         self.shapes: dict[int, AttentionShape] = {}
         """Of every attention layer that was called, by its own index."""
         self.inside = False
+        self.depth = 0
+        """Of operators that were called from Python and have not returned."""
         self.is_probe = isinstance(cache, ShapeProbe)
         """Whether only shapes are asked for, so that any operator will do."""
         self.refusal: Incompatible | None = None
@@ -144,6 +155,15 @@ class _Operators(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  an operator gives back whatever it gives
         kwargs = kwargs or {}
+        self._execution.depth += 1
+        try:
+            return self._call(func, args, kwargs)
+        finally:
+            self._execution.depth -= 1
+
+    def _call(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401  as above
         execution = self._execution
         if func in ROW_WISE or func in OWN or execution.inside or execution.is_probe:
             return func(*args, **kwargs)
@@ -153,20 +173,21 @@ class _Operators(TorchFunctionMode):
             return _pointwise(func, args, kwargs)
         if func in ROW_REDUCTIONS and is_along_rows(args, kwargs):
             return func(*args, **kwargs)
-        if func is torch.Tensor.pow or func is torch.pow:
-            return _power(func, *args, **kwargs)
+        if func in ROW_NORMS and is_norm_of_rows(args, kwargs):
+            return func(*args, **kwargs)
+        if func is functional.dropout and is_idle_dropout(args, kwargs):
+            return func(*args, **kwargs)
+        if func in _POWERS:
+            return _power(func, args, kwargs)
         if func in _MATMULS:
             return _matmul(func, args, kwargs)
-        raise Incompatible(
-            f"operator {function_name(func)}, called by {calling_module()}: not known to give a "
-            "token the same bits in any company",
-            hint=OTHER_REFERENCE,
-        )
+        raise _unknown(function_name(func))
 
     def _linear(
-        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+        self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        execution = self._execution
+        """As ``functional.linear``, whose arguments have these names."""
+        x, execution = input, self._execution
         n_in, n_out = weight.shape[1], weight.shape[0]
         shape = (n_in, n_out, bias is not None)
         packed = execution.packed.get(id(weight))
@@ -199,13 +220,33 @@ def _pointwise(
     return changed
 
 
+def _unknown(operator: str, more: str = "") -> Incompatible:
+    return Incompatible(
+        f"operator {operator}{more}, called by {calling_module()}: not known to give a token the "
+        "same bits in any company",
+        hint=OTHER_REFERENCE,
+    )
+
+
 def _power(
-    func: Callable[..., torch.Tensor], x: torch.Tensor, exponent: object, *rest: object
+    func: Callable[..., torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> torch.Tensor:
-    """Powers by small whole numbers are products; others are not correctly rounded."""
+    """Powers by small whole numbers are products; others are not correctly rounded.
+
+    One of base and exponent is a number. Raises ``Incompatible``.
+    """
+    (base, exponent), named = in_places(("input", "exponent"), args, kwargs)
+    if named or _is_many(base) == _is_many(exponent):
+        raise _unknown(function_name(func))
+    if _is_many(exponent):
+        return pointwise(lambda t: func(base, t), exponent)
     if isinstance(exponent, int) and 0 <= exponent <= 3:
-        return func(x, exponent, *rest)
-    return pointwise(lambda t: func(t, exponent, *rest), x)
+        return func(base, exponent)
+    return pointwise(lambda t: func(t, exponent), base)
+
+
+def _is_many(factor: object) -> bool:
+    return isinstance(factor, torch.Tensor) and factor.dim() > 0
 
 
 def _matmul(
@@ -215,27 +256,52 @@ def _matmul(
 
     Raises ``Incompatible`` for two factors that both follow from tokens: they may mix them.
     """
+    names = ("input", "batch1", "batch2") if func in _SUMS else ("input", _SECOND.get(func, "mat2"))
+    args, kwargs = in_places(names, args, kwargs)
     added, factors = (args[0], args[1:]) if func in _SUMS else (None, args)
     if len(factors) == 2 and kwargs.keys() <= {"beta", "alpha"}:
         a, b = factors
         if added is None and a.dim() > 1 and a.shape[-1] == 1 and b.shape[-2] == 1:
             return torch.mul(a, b)
-        if b.dim() == 3 and a.dim() == 3 and a.shape[0] == b.shape[0] and _is_weight(b):
+        if b.dim() == 3 and a.dim() == 3 and a.shape[0] == b.shape[0] and is_weight(b):
             return bmm(a, b) if added is None else baddbmm(added, a, b, **kwargs)
-        if b.dim() == 2 and added is None and _is_weight(b):
+        if b.dim() == 2 and added is None and is_weight(b):
             rows = a.reshape(1, -1, a.shape[-1])
             return bmm(rows, b.unsqueeze(0)).view(*a.shape[:-1], b.shape[-1])
     shapes = " and ".join(str(tuple(part.shape)) for part in factors)
-    raise Incompatible(
-        f"operator {function_name(func)} of {shapes}, called by {calling_module()}: not known to "
-        "give a token the same bits in any company",
-        hint=OTHER_REFERENCE,
-    )
+    raise _unknown(function_name(func), f" of {shapes}")
 
 
-def _is_weight(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` is a parameter of a module, or a view of one."""
-    return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+class _Census(TorchDispatchMode):
+    """Sees every operator that reaches the library, also from compiled code."""
+
+    refusal: Incompatible | None = None
+    """Of the first operator that was seen here alone."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401  an operator gives back whatever it gives
+        execution = _running.get(None)
+        if execution is not None and execution.depth == 0 and self.refusal is None:
+            self.refusal = _unknown(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def no_hidden_operators() -> Iterator[None]:
+    """Raise ``Incompatible`` after the body if a pass in it called what ``installed`` cannot see.
+
+    Compiled code (TorchScript, extensions in C++) calls operators past Python. Too slow for more
+    than a few tokens.
+    """
+    with _Census() as census:  # type: ignore[no-untyped-call]
+        yield
+    if census.refusal is not None:
+        raise census.refusal
 
 
 def attention_of_slots(

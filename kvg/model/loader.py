@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from kvg.model.invariant import (
     Execution,
     TileMenu,
     installed,
+    no_hidden_operators,
 )
 from kvg.model.window import window_of
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
 
 KNOWN_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
+PROBED_TOKENS = (3, 1)
+"""Several and one: a model may take another way for a single token."""
 LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
 
 
@@ -177,18 +181,20 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
 def probe_layers(
     module: PreTrainedModel, device: torch.device, *, what: str, is_invariant: bool
 ) -> tuple[tuple[LayerSpec, ...], tuple[AttentionShape, ...]]:
-    """What each layer caches and what attention computes, seen in one pass over one token.
+    """What each layer caches and what attention computes, seen in a pass over a few tokens.
 
     Raises ``Incompatible`` unless every layer attends (one that does not may keep its state to
     itself), and with ``is_invariant`` also for what the invariant reference cannot compute.
     """
-    cache = ShapeProbe()
-    execution = Execution(cache, TileMenu())
-    zero = torch.zeros(1, 1, dtype=torch.long, device=device)
-    with torch.inference_mode(), installed(execution):
-        _forward(module, zero, zero, cache, torch.zeros(1, dtype=torch.long, device=device))
-    if is_invariant and execution.refusal is not None:
-        raise Incompatible(f"{what}: {execution.refusal.message}", hint=execution.refusal.hint)
+    for n_tokens in PROBED_TOKENS:
+        cache = ShapeProbe()
+        execution = Execution(cache, TileMenu())
+        places = torch.arange(n_tokens, device=device).unsqueeze(0)
+        hidden = no_hidden_operators() if is_invariant else nullcontext()
+        with torch.inference_mode(), hidden, installed(execution):
+            _forward(module, torch.zeros_like(places), places, cache, places[0, :1])
+        if is_invariant and execution.refusal is not None:
+            raise Incompatible(f"{what}: {execution.refusal.message}", hint=execution.refusal.hint)
     n_layers = int(module.config.get_text_config().num_hidden_layers)
     if len(execution.shapes) != n_layers:
         raise Incompatible(

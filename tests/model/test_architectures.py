@@ -228,12 +228,19 @@ def test_changed_keys_or_values_are_refused_as_the_model_is_loaded(
         handing_on(CHANGES[how], monkeypatch)
 
 
-def test_keys_changed_in_longer_passes_alone_are_refused_too(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("n_tokens", [1, 3, 7])
+def test_values_changed_in_passes_of_one_length_are_refused_too(
+    n_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = handing_on(lambda k, v: (k, v if v.shape[2] == 1 else v.clone()), monkeypatch)
+    """As the model is loaded, or by the pass that does it: never computed."""
+
+    def change(k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return k, v.clone() if v.shape[2] == n_tokens else v
+
     with pytest.raises(Incompatible, match="LlamaAttention: attends to keys or values"):
-        session_of(model, schedule=None)
+        session = session_of(handing_on(change, monkeypatch), schedule=None)
+        assert n_tokens == 7
+        session.run(session.slot(), [5] * 7, [6])
 
 
 def test_a_view_of_all_keys_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from kvg.errors import Incompatible
 from kvg.model import opening
-from kvg.model.loader import load_model
+from kvg.model.loader import adopt_model, load_model
 from tests import models
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -87,6 +87,16 @@ MIXING: dict[str, Change] = {
     "two dimensions": lambda x: x - x.mean((1, 2), keepdim=True),
     "topk over tokens": lambda x: x - x.topk(1, 1).values,
     "variance over tokens": lambda x: x - x.var(dim=1, keepdim=True),
+    "mean over tokens in the last place": lambda x: x - x.transpose(1, 2).mean(-1).unsqueeze(1),
+    "softmax in the last place": lambda x: torch.softmax(x.mT, -1).mT,
+    "mean of a column": lambda x: x - x[0, :, 0].mean(),
+    "sum of sums": lambda x: x - x.sum(-1)[0].sum(),
+    "dropout in training": lambda x: functional.dropout(x, 0.5, True),
+    "dropout by default": lambda x: functional.dropout(x),
+    "norm over tokens": lambda x: functional.layer_norm(x, x.shape[1:]),
+    "mean square over tokens": lambda x: functional.rms_norm(x, normalized_shape=x.shape[1:]),
+    "power by itself": lambda x: torch.pow(x.abs() + 1, x),
+    "power into a tensor": lambda x: torch.pow(x, 2.5, out=torch.empty_like(x)),
     "into a tensor": lambda x: torch.exp(x, out=torch.empty_like(x)),
 }
 
@@ -127,6 +137,16 @@ WEIGHTED: dict[str, Change] = {
     "matmul": lambda x: torch.matmul(x, FLAT),
     "matmul of a view": lambda x: x @ EXPERTS[1].mT,
     "experts in a batch": routed,
+    "linear by keyword": lambda x: functional.linear(input=x, weight=FLAT),
+    "linear with a bias by keyword": lambda x: functional.linear(x, bias=FLAT[0], weight=FLAT),
+    "matmul by keyword": lambda x: torch.matmul(input=x, other=FLAT),
+    "matmul method by keyword": lambda x: x.matmul(other=FLAT),
+    "bmm by keyword": lambda x: torch.bmm(input=x.reshape(1, -1, 64), mat2=TURNED[:1].mT).view(
+        x.shape
+    ),
+    "power by keyword": lambda x: torch.pow(input=x.abs(), exponent=2.5),
+    "power of the method": lambda x: x.pow(exponent=3),
+    "power of a number": lambda x: torch.pow(2.0, x),
 }
 
 
@@ -144,6 +164,9 @@ def test_a_product_with_a_weight_is_computed_in_tiles(tiny: dict[str, Path], nam
 
 
 ROWS: dict[str, Change] = {
+    "dropout when it does nothing": lambda x: functional.dropout(x, 0.5, training=False),
+    "dropout of none": lambda x: functional.dropout(x, p=0.0),
+    "sum of a weight": lambda x: x * FLAT[0].sum(),
     "mean": lambda x: x - x.mean(-1, keepdim=True),
     "last by its number": lambda x: x - x.sum(2, keepdim=True),
     "softmax": lambda x: functional.softmax(x, dim=-1),
@@ -158,3 +181,27 @@ ROWS: dict[str, Change] = {
 def test_what_stays_in_its_row_passes(tiny: dict[str, Path], name: str) -> None:
     found, expected = logits_with(tiny["llama"], ROWS[name])
     assert (found - expected).abs().max() < 1e-3
+
+
+@torch.jit.script
+def compiled(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.matmul(x, weight)
+
+
+COMPILED: dict[str, Change] = {
+    "always": lambda x: compiled(x, FLAT),
+    "one token": lambda x: compiled(x, FLAT) if x.shape[1] == 1 else x,
+    "more tokens": lambda x: compiled(x, FLAT) if x.shape[1] > 1 else x,
+}
+
+
+@pytest.mark.parametrize("when", COMPILED)
+def test_an_operator_of_compiled_code_is_refused_by_name(tiny: dict[str, Path], when: str) -> None:
+    """Nothing that is called from Python shows it. Scheduled takes it."""
+    module = AutoModelForCausalLM.from_pretrained(tiny["llama"], dtype=torch.float32)
+    hooked(module, COMPILED[when])
+    with pytest.raises(Incompatible, match=r"operator aten\.\S+, called by LlamaMLP"):
+        adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+    model = adopt_model(module, device="cpu", attention="sdpa", what="m")
+    session = opening.session_of(model, schedule=opening.default_schedule(16))
+    assert session.run(session.slot(), [5, 6], [1]).isfinite().all()
