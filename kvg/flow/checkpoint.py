@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import Untrusted
 from kvg.flow.records.stores import Cosignature, LogCheckpoint
+from kvg.store.witnesses import WITNESSES_KEY, configured
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.signing.cosignature import Witness
     from kvg.signing.note import Note
     from kvg.store import Store
-
-WITNESSES_KEY = "store.witnesses"
 
 
 def checkpoint(store: Store) -> LogCheckpoint:
@@ -26,7 +25,7 @@ def checkpoint(store: Store) -> LogCheckpoint:
     from kvg.signing.note import encode_verifier
 
     log = store.log
-    witnesses = _configured(store)
+    witnesses = configured(store)
     return LogCheckpoint(
         origin=log.origin,
         size=log.size,
@@ -49,7 +48,7 @@ def add_cosignatures(
     from kvg.signing.note import parse_note
 
     new = [parse_witness(line, what=f"--witness {line[:40]}") for line in given]
-    witnesses = list(dict.fromkeys([*_configured(store), *new]))
+    witnesses = list(dict.fromkeys([*configured(store), *new]))
     with store.lock.exclusive():
         log = store.log
         is_bare = data.startswith("— ".encode())
@@ -68,13 +67,6 @@ def add_cosignatures(
             if new:
                 store.config.set(WITNESSES_KEY, tuple(map(encode_witness, witnesses)))
     return checkpoint(store)
-
-
-def _configured(store: Store) -> tuple[Witness, ...]:
-    from kvg.signing.cosignature import parse_witness
-
-    what = f"{store.config.path}: {WITNESSES_KEY}"
-    return tuple(parse_witness(line, what=what) for line in store.config.words(WITNESSES_KEY))
 
 
 def _cosignatures(data: bytes, witnesses: Sequence[Witness]) -> tuple[Cosignature, ...]:

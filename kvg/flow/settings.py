@@ -136,6 +136,9 @@ def open_store(settings: Settings) -> Store:
         report=settings.report,
     )
     store.supply = partial(_supply, store, settings)
+    for key, near in store.config.unknown():
+        meant = f"; did you mean {near}?" if near else ""
+        settings.report.notice(f"{store.config.path}: {key}: no such setting{meant}")
     return store
 
 

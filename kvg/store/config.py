@@ -24,6 +24,29 @@ Tree: TypeAlias = "Mapping[str, Value | Tree]"
 NAMED_SECTIONS = ("model", "remote")
 """Sections that hold one table per name."""
 
+KNOWN: tuple[str, ...] = (
+    "core.color",
+    "core.device",
+    "core.jobs",
+    "core.lock-wait",
+    "core.progress",
+    "default.model",
+    "deposit.require",
+    "freshness.schema",
+    "store.codec",
+    "store.log",
+    "store.quota",
+    "store.shared",
+    "store.witnesses",
+)
+"""Every key that means something, but for those of ``NAMED_SECTIONS``."""
+
+KNOWN_OF: Mapping[str, tuple[str, ...]] = {
+    "model": ("adapter", "architecture", "dtype", "fingerprint", "parameters", "path"),
+    "remote": ("codec", "pages", "url"),
+}
+"""The keys of each table of ``NAMED_SECTIONS``."""
+
 MAX_FILE_BYTES = 1 << 20
 _MAX_DIGITS = 18
 
@@ -118,6 +141,21 @@ class Config:
     def items(self) -> Iterator[tuple[str, Value]]:
         """Every dotted key with its value."""
         yield from _flatten(self._tree, "")
+
+    def unknown(self) -> Iterator[tuple[str, str | None]]:
+        """Every key that means nothing, e.g. a misspelt one, with the nearest that does."""
+        for key, _ in self.items():
+            section, _, rest = key.partition(".")
+            last = rest.rpartition(".")[2]
+            if key in KNOWN or ("." in rest and last in KNOWN_OF.get(section, ())):
+                continue
+            from difflib import get_close_matches
+
+            known = KNOWN
+            if section in KNOWN_OF:
+                table = key[: -len(last)]
+                known = tuple(table + name for name in KNOWN_OF[section])
+            yield key, next(iter(get_close_matches(key, known, n=1)), None)
 
     def set(self, key: str, value: Value) -> None:
         """Set the dotted ``key``, durably."""

@@ -114,9 +114,13 @@ def has_format(root: Path) -> bool:
         for name in OWN:
             check_no_link(f"{root}{os.sep}{name}")
         return True
-    if found.startswith(FORMAT_MARK):
-        version = found.decode("ascii", "replace").strip()
+    number = found.removeprefix(FORMAT_MARK).removesuffix(b"\n")
+    if found == FORMAT_MARK + number + b"\n" and number.isdigit() and not number.startswith(b"0"):
+        version = found.decode("ascii").strip()
         raise Incompatible(f"{root}: {version}, this kvg reads kvg-store 1", hint="update kvg")
-    if root.name == FOLDER:
-        raise Corrupt(f"{root / FORMAT_FILE}: not the format line of a store")
+    if root.name == FOLDER or found.startswith(FORMAT_MARK):
+        raise Corrupt(
+            f"{root / FORMAT_FILE}: not the format line of a store: {found[:32]!r}",
+            hint=f"the line of this kvg is {FORMAT.decode().strip()!r}, and its end; put it back",
+        )
     return False

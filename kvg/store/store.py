@@ -191,6 +191,11 @@ class Store:
         folder = self.root / "log"
         if self._log is not None and self._log.size == self._seen[0] and self._log.is_newest():
             return self._log
+        if not folder.is_dir():
+            raise Corrupt(
+                f"log {folder}: missing",
+                hint="put it back from a copy of the store; kvg clone takes anew what was pushed",
+            )
         verifier = self._verifier()
         seen = self._read_seen() if self._log is None else None  # before the log, which grows
         log = Log.open(folder, verifier=verifier, staging=self.staging)

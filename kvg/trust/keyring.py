@@ -123,7 +123,7 @@ class Keyring:
     def new_log_key(self, origin: str) -> PrivateKey:
         """Make and keep the key of the log ``origin``; the one that is there when there is one."""
         self._check_folder()
-        path = self._log_path(origin)
+        path = self.log_path(origin)
         if path.exists():
             return self.log_key(origin)
         key = signing.generate()
@@ -135,7 +135,7 @@ class Keyring:
     def next_log_key(self, origin: str) -> PrivateKey:
         """Make and keep the key that is to replace that of the log ``origin``; once is enough."""
         self.log_key(origin)
-        path = self._log_path(origin).with_suffix(NEXT)
+        path = self.log_path(origin).with_suffix(NEXT)
         if path.exists():
             return load_file(path, None)
         key = signing.generate()
@@ -145,7 +145,7 @@ class Keyring:
 
     def take_next_log_key(self, origin: str, public: PublicKey) -> None:
         """Put the next key of the log ``origin`` in the place of its key, if it is ``public``."""
-        path = self._log_path(origin)
+        path = self.log_path(origin)
         following = path.with_suffix(NEXT)
         if not following.exists() or load_file(following, None).public != public:
             return
@@ -159,7 +159,7 @@ class Keyring:
 
         Raises ``NotFound`` when it was not made here.
         """
-        path = self._log_path(origin)
+        path = self.log_path(origin)
         following = path.with_suffix(NEXT)
         if public is not None and following.exists():
             key = load_file(following, None)
@@ -174,7 +174,7 @@ class Keyring:
 
     def log_public(self, origin: str) -> PublicKey | None:
         """The public key of the log ``origin`` when it was made here; costs no cryptography."""
-        path = self._log_path(origin).with_suffix(".pub")
+        path = self.log_path(origin).with_suffix(".pub")
         try:
             return signing.parse_public(_read(path).decode("utf-8", "replace"), what=str(path))
         except NotFound:
@@ -183,7 +183,7 @@ class Keyring:
     def log_publics(self, origin: str) -> tuple[PublicKey, ...]:
         """The public keys by which the log ``origin``, made here, may be known: now and next."""
         known = self.log_public(origin)
-        path = self._log_path(origin).with_suffix(NEXT).with_suffix(".pub")
+        path = self.log_path(origin).with_suffix(NEXT).with_suffix(".pub")
         if known is None or not path.exists():
             return () if known is None else (known,)
         text = _read(path).decode("utf-8", "replace")
@@ -211,16 +211,16 @@ class Keyring:
 
     def seen_path(self, origin: str) -> Path:
         """Where the newest checkpoint seen of the log ``origin`` is kept."""
-        return self._log_path(origin).with_suffix(SEEN)
+        return self.log_path(origin).with_suffix(SEEN)
 
     def seen_peers(self, own: str) -> tuple[str, ...]:
         """The logs of others that the store of the log ``own`` has seen, ascending."""
         try:
-            names = os.listdir(self._log_path(own).with_suffix(PEERS))
+            names = os.listdir(self.log_path(own).with_suffix(PEERS))
         except FileNotFoundError:
             return ()
         except OSError as error:
-            durable.raise_translated(error, self._log_path(own).with_suffix(PEERS))
+            durable.raise_translated(error, self.log_path(own).with_suffix(PEERS))
         return tuple(sorted(name for name in names if is_key_name(name)))
 
     def seen_peer(self, own: str, origin: str) -> bytes | None:
@@ -248,7 +248,7 @@ class Keyring:
         """Where it is kept what the store of the log ``own`` saw of the log ``origin``."""
         if not is_key_name(origin):
             raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
-        return self._log_path(own).with_suffix(PEERS) / origin
+        return self.log_path(own).with_suffix(PEERS) / origin
 
     def cache_secret(self) -> bytes | None:
         """32 bytes that only this user has, to know caches again that lie where others write.
@@ -297,7 +297,8 @@ class Keyring:
             )
         return self.folder / f"{name}.pem"
 
-    def _log_path(self, origin: str) -> Path:
+    def log_path(self, origin: str) -> Path:
+        """Where the private key of the log ``origin`` lies, if it was made here."""
         if not is_key_name(origin):
             raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
         return self.folder / LOGS / f"{origin}.pem"

@@ -12,11 +12,14 @@ from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
 from kvg.objects.page import check_page_head, data_start
 from kvg.parallel import in_order
+from kvg.store.layout import CONFIG_FILE
 
 if TYPE_CHECKING:
+    from kvg.log.log import Log
     from kvg.store import Store
     from kvg.verify.judgement import Judgement
 
+TRUST = "trust.json"
 LEAST_PARALLEL_BYTES = 32 << 20
 """From so many bytes on, pages are checked by several threads."""
 
@@ -277,7 +280,7 @@ def check_store(
 
     Yields each fault as it is found and, last, the summary. Never stops at a fault.
     """
-    common = [*check_log(store), *check_trust(store)]
+    common = [*check_log(store), *check_trust(store), *check_config(store)]
     yield from common
     named = _standing(store) if digests is None else digests
     good: dict[Digest, int] = {}
@@ -314,7 +317,9 @@ def _standing(store: Store) -> Sequence[tuple[str | None, Digest]]:
 def check_log(store: Store) -> Iterator[Finding]:
     """Recompute the whole log from its entries; yield what is wrong."""
     try:
-        for fault in store.log.faults():
+        from kvg.store.witnesses import faults
+
+        for fault in (*store.log.faults(), *faults(store)):
             yield finding_of(fault, "log")
     except (Corrupt, Incompatible, NotFound, Untrusted) as error:
         yield finding_of(error, "log")
@@ -329,6 +334,39 @@ def check_trust(store: Store) -> Iterator[Finding]:
         check_versions(store)
         _ = store.trust
     yield from notes.findings
+    yield from _missing_trust(store)
+
+
+def _missing_trust(store: Store) -> Iterator[Finding]:
+    """The trust file, if it is gone: the log has it, so that nothing else would tell.
+
+    A first version that the log ends with may be one whose writing was cut.
+    """
+    if (store.root / TRUST).exists():
+        return
+    try:
+        versions, log = store.trust_versions(), store.log
+        is_cut = len(versions) == 1 and _ends_with_trust(log)
+    except (Corrupt, Incompatible, NotFound, Untrusted):
+        return  # which the check of the log tells
+    if versions and not is_cut:
+        text = f"{TRUST}: missing; the log knows version {versions[-1][0]}"
+        yield Finding(Corrupt.code, Corrupt.kind, TRUST, text, "kvg fsck --repair")
+
+
+def _ends_with_trust(log: Log) -> bool:
+    from kvg.log.entry import TrustEntry, parse_entry
+
+    last = next(iter(log.read(log.size - 1)))
+    return isinstance(parse_entry(last, what="log"), TrustEntry)
+
+
+def check_config(store: Store) -> Iterator[Finding]:
+    """Name every key of the configuration that means nothing: a misspelt policy is none."""
+    for key, near in store.config.unknown():
+        hint = f"did you mean {near}?" if near else f"take it out of {store.config.path}"
+        text = f"{CONFIG_FILE}: {key}: no such setting"
+        yield Finding(Corrupt.code, Corrupt.kind, CONFIG_FILE, text, hint)
 
 
 def check_objects(store: Store, *, threads: int = 1) -> Iterator[Finding]:

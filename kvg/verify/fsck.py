@@ -30,11 +30,14 @@ from kvg.store.closure import idle_pins
 from kvg.store.layout import LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
+from kvg.trust.keyring import is_key_name
 from kvg.verify.check import (
+    TRUST,
     Finding,
     _check_manifest,
     _check_page,
     _Notes,
+    check_config,
     check_log,
     check_trust,
     finding_of,
@@ -44,13 +47,14 @@ from kvg.verify.published import Published
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvg.log.log import Log
     from kvg.store import Store
 
 INDEX = "index.lmdb"
 LOCK = "lock"
-TRUST = "trust.json"
 _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
+_KEY_HINT = (
+    "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
+)
 _UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
 
 
@@ -133,19 +137,18 @@ def _fsck(
     if index:
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
-    trust = [*check_trust(store), *_missing_trust(store)]
+    trust = [*check_trust(store)]
+    other = [*check_config(store), *_log_key(store)]
     peers, pushed = [*_peers(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
-    yield from (*index, *log, *trust, *peers, *lost, *sent)
+    yield from (*index, *log, *trust, *other, *peers, *lost, *sent)
     is_readable = not log or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
-    tally.faults += (
-        len(index) + len(log) + len(trust) + len(peers) + len(lost) + len(sent) + len(differing)
-    )
+    tally.faults += sum(map(len, (index, log, trust, other, peers, lost, sent, differing)))
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
     for name, digest in pushed.named.items():
@@ -190,6 +193,27 @@ def _unfinished(store: Store) -> int:
     return sum(1 for digest in store.forgotten() if store.objects.has(digest))
 
 
+def _log_key(store: Store) -> Iterator[Finding]:
+    """The private key of a log that was made here: without it nothing can be added any more."""
+    keyring = store.keyring
+    try:
+        log = store.log
+    except _UNREADABLE:
+        return  # which the check of the log tells
+    if keyring is None or not is_key_name(log.origin):
+        return
+    path = keyring.log_path(log.origin)
+    if not path.exists() and not path.with_suffix(".pub").exists():
+        return
+    try:
+        if keyring.log_key(log.origin, log.verifier).public == log.verifier:
+            return
+        text = f"{path}: not the key of log {log.origin}"
+    except _UNREADABLE as error:
+        text = error.message
+    yield Finding(Corrupt.code, Corrupt.kind, str(path), text, _KEY_HINT)
+
+
 def _peers(store: Store) -> Iterator[Finding]:
     """What is wrong with the copies of other publishers' logs; a pull takes a new one."""
     for origin in store.peers.origins():
@@ -225,30 +249,6 @@ def _lost_peers(store: Store, *, is_whole: bool) -> Iterator[Finding]:
     if refs:
         more = f" and {len(refs) - 1} more" if len(refs) > 1 else ""
         yield told("peers", f"nothing is kept of the log that {refs[0]}{more} came from")
-
-
-def _missing_trust(store: Store) -> Iterator[Finding]:
-    """The trust file, if it is gone: the log has it, so that nothing else would tell.
-
-    A first version that the log ends with may be one whose writing was cut.
-    """
-    if (store.root / TRUST).exists():
-        return
-    try:
-        versions, log = store.trust_versions(), store.log
-        is_cut = len(versions) == 1 and _ends_with_trust(log)
-    except _UNREADABLE:
-        return  # which the check of the log tells
-    if versions and not is_cut:
-        text = f"{TRUST}: missing; the log knows version {versions[-1][0]}"
-        yield Finding(Corrupt.code, Corrupt.kind, TRUST, text, "kvg fsck --repair")
-
-
-def _ends_with_trust(log: Log) -> bool:
-    from kvg.log.entry import TrustEntry, parse_entry
-
-    last = next(iter(log.read(log.size - 1)))
-    return isinstance(parse_entry(last, what="log"), TrustEntry)
 
 
 def _index_finding(text: str) -> Finding:
