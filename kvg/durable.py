@@ -31,6 +31,7 @@ What it gives back for a write is the most bytes that the system may take at onc
 PARTIAL = "partial"
 """What the names of half-written files begin with."""
 
+_STORE_MARKS = (b"kvg-store", b"kvg-remote")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _hook: Hook | None = None
@@ -105,8 +106,9 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
 def check_target(path: Path, *, option: str) -> None:
     """Raise unless a file can be written at ``path``, which ``option`` of a command line names.
 
-    Asked before work begins: ``UsageError`` for a folder, ``NotFound`` without the folder that it
-    would lie in, ``KvgError`` where that cannot be written to.
+    Asked before work begins: ``UsageError`` for a folder and for a path inside a store,
+    ``NotFound`` without the folder that it would lie in, ``KvgError`` where that cannot be written
+    to.
     """
     with translated(path):
         if path.is_dir():
@@ -114,6 +116,12 @@ def check_target(path: Path, *, option: str) -> None:
         if not path.parent.is_dir():
             raise NotFound(
                 f"{path.parent}: no such folder", hint=f"give {option} a path in one that exists"
+            )
+        store = store_above(path.parent)
+        if store is not None:
+            raise UsageError(
+                f"{path}: lies inside the store {store}",
+                hint=f"give {option} a path outside of it: nothing but kvg writes there",
             )
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise KvgError(
@@ -148,6 +156,23 @@ def check_plain(fd: int, path: Path | str) -> None:
 
 def _not_plain(path: Path | str) -> Corrupt:
     return Corrupt(f"{path}: not a plain file", hint=f"move {path} away; kvg fsck says what else")
+
+
+def store_above(folder: Path) -> Path | None:
+    """The store or remote that ``folder``, links followed, is or lies in; None when in none."""
+    resolved = folder.resolve()
+    for parent in (resolved, *resolved.parents):
+        if parent.name == ".kvg" or _is_store(parent):
+            return parent
+    return None
+
+
+def _is_store(folder: Path) -> bool:
+    try:
+        with open(folder / "format", "rb", opener=plain) as file:
+            return file.read(max(map(len, _STORE_MARKS))).startswith(_STORE_MARKS)
+    except (OSError, Corrupt):
+        return False
 
 
 def make_dir(path: Path, *, mode: int = 0o777, is_named_for_good: bool = True) -> None:

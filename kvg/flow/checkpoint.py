@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,13 @@ from kvg.store.witnesses import WITNESSES_KEY, configured
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
+    from kvg.log.log import Log
     from kvg.signing.cosignature import Witness
-    from kvg.signing.note import Note
+    from kvg.signing.note import Note, NoteSignature
     from kvg.store import Store
+
+CLOCK_SLACK_S = 600
+"""How far a witness's clock may be ahead of this machine's before that is told."""
 
 
 def checkpoint(store: Store) -> LogCheckpoint:
@@ -42,9 +47,10 @@ def add_cosignatures(
     """Take up the cosignatures in ``data``: a cosigned checkpoint, or a witness's bare lines.
 
     ``given`` are verifier lines of witnesses, trusted from now on beside those of
-    ``store.witnesses``. Raises ``Untrusted`` when none of them signed this log's.
+    ``store.witnesses``. Of two by one witness on one checkpoint the newer, by its own word, is
+    kept. Raises ``Untrusted`` when none of them signed this log's.
     """
-    from kvg.signing.cosignature import cosigned_at, encode_witness, parse_witness
+    from kvg.signing.cosignature import encode_witness, parse_witness
     from kvg.signing.note import parse_note
 
     new = [parse_witness(line, what=f"--witness {line[:40]}") for line in given]
@@ -54,19 +60,71 @@ def add_cosignatures(
         is_bare = data.startswith("— ".encode())
         base = log.note if is_bare else data
         note = parse_note(base + data if is_bare else data, what="cosigned checkpoint")
-        mine = {w.key_hash: w for w in witnesses if cosigned_at(note, w) is not None}
-        found = [s for s in note.signatures if s.name in {w.name for w in mine.values()}]
-        found = [s for s in found if s.key_hash in mine]
+        found = _newest_each(note, witnesses)
         if not found:
             raise Untrusted(
                 "cosigned checkpoint: no cosignature by a witness that is trusted here",
                 hint="--witness KEY names one; config get store.witnesses lists them",
             )
+        _warn_of_clocks(settings, found)
         if not settings.tell_dry_run():
-            log.add_cosignatures(base, found)
+            log.add_cosignatures(base, _newest_each(_with_kept(note, log), witnesses))
             if new:
                 store.config.set(WITNESSES_KEY, tuple(map(encode_witness, witnesses)))
     return checkpoint(store)
+
+
+def trust_witnesses(store: Store, settings: Settings, given: Sequence[str]) -> LogCheckpoint:
+    """Trust the witnesses of the verifier lines ``given`` from now on.
+
+    Raises ``Corrupt``, ``Incompatible`` for a line that is none.
+    """
+    from kvg.signing.cosignature import encode_witness, parse_witness
+
+    new = [parse_witness(line, what=f"--witness {line[:40]}") for line in given]
+    with store.lock.exclusive():
+        known = configured(store)
+        wanted = tuple(dict.fromkeys([*known, *new]))
+        if not settings.tell_dry_run() and wanted != known:
+            store.config.set(WITNESSES_KEY, tuple(map(encode_witness, wanted)))
+    return checkpoint(store)
+
+
+def _newest_each(note: Note, witnesses: Sequence[Witness]) -> list[NoteSignature]:
+    """The newest cosignature on ``note`` of each of the witnesses that signed it."""
+    from kvg.signing.cosignature import cosigned_at, time_of
+
+    found = []
+    for witness in witnesses:
+        newest = cosigned_at(note, witness)
+        key = (witness.name, witness.key_hash)
+        mine = [s for s in note.signatures if (s.name, s.key_hash) == key]
+        found += [s for s in mine if newest is not None and time_of(s) == newest][:1]
+    return found
+
+
+def _with_kept(note: Note, log: Log) -> Note:
+    """``note`` with the cosignatures too that are kept of the same checkpoint."""
+    from dataclasses import replace
+
+    from kvg.signing.note import parse_note
+
+    kept = parse_note(log.cosigned, what="cosigned checkpoint") if log.cosigned else note
+    if kept.text != note.text:
+        return note
+    return replace(note, signatures=tuple(dict.fromkeys((*note.signatures, *kept.signatures))))
+
+
+def _warn_of_clocks(settings: Settings, found: Sequence[NoteSignature]) -> None:
+    from kvg.signing.cosignature import time_of
+
+    for item in found:
+        ahead = time_of(item) - int(time.time())
+        if ahead > CLOCK_SLACK_S:
+            settings.report.warning(
+                f"witness {item.name}: says that it signed {ahead:,} s from now: its clock or "
+                "this machine's is wrong"
+            )
 
 
 def _cosignatures(data: bytes, witnesses: Sequence[Witness]) -> tuple[Cosignature, ...]:

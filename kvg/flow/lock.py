@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvg import durable
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, NotFound
 from kvg.flow.records.exchange import LockEntry
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 def lock(store: Store, settings: Settings, path: Path, refs: Sequence[str]) -> Iterator[LockEntry]:
     """Write what ``refs`` (all of the store's own without any) stand for into ``path``.
 
-    With ``refs`` the file's other lines stay. Raises ``NotFound``, ``Corrupt``.
+    With ``refs`` the file's other lines stay. Raises ``NotFound``, ``Corrupt``, and ``UsageError``
+    where no file may be written.
     """
     own, target = store.own_refs(), settings.cwd / path
     for name in refs:
         if name not in own:
             raise NotFound(f"{name}: no such ref", hint="kvg ls")
+    durable.check_target(target, option="--file")
     before = read_lock(target) if target.exists() else {}
     chosen = {name: own[name] for name in (refs or own)}
     after = {**before, **chosen} if refs else chosen

@@ -64,6 +64,11 @@ def cosign(text: str, name: str, key: PrivateKey, *, time: int) -> NoteSignature
     return NoteSignature(name, Witness(name, key.public).key_hash, sig)
 
 
+def time_of(signature: NoteSignature) -> int:
+    """The time that a cosignature states, Unix seconds; nothing is checked."""
+    return int.from_bytes(signature.sig[:_TIME_SIZE], "big")
+
+
 def cosigned_at(note: Note, witness: Witness) -> int | None:
     """When ``witness`` cosigned ``note``, by its own clock; None unless it did.
 

@@ -30,7 +30,6 @@ PEERS = ".peers"
 NEXT = ".next.pem"
 CACHE_SECRET = "cache.secret"
 SECRET_BYTES = 32
-STORE_MARK = b"kvg-store"
 MAX_FILE_BYTES = 1 << 16
 MIN_KEYID_DIGITS = 6
 _FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -330,21 +329,12 @@ def load_file(path: Path, passphrase: Passphrase | None) -> PrivateKey:
 
 def check_outside_stores(folder: Path) -> None:
     """Raise ``Untrusted`` when ``folder`` lies under a store: what is there gets copied."""
-    resolved = folder.resolve()
-    for parent in (resolved, *resolved.parents):
-        if parent.name == ".kvg" or _is_store(parent):
-            raise Untrusted(
-                f"{folder}: private keys never lie under a store ({parent})",
-                hint="keep keys elsewhere, e.g. in ~/.local/share/kvg/keys",
-            )
-
-
-def _is_store(folder: Path) -> bool:
-    try:
-        with open(folder / "format", "rb", opener=durable.plain) as file:
-            return file.read(len(STORE_MARK)) == STORE_MARK
-    except (OSError, Corrupt):
-        return False
+    store = durable.store_above(folder)
+    if store is not None:
+        raise Untrusted(
+            f"{folder}: private keys never lie under a store ({store})",
+            hint="keep keys elsewhere, e.g. in ~/.local/share/kvg/keys",
+        )
 
 
 def _public_line(public: PublicKey, name: str) -> bytes:

@@ -30,6 +30,33 @@ def rich(stored: Stored, kvg: Run) -> Stored:
     return stored
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("audit", "--html"),
+        ("bundle", "create"),
+        ("lock", "--file"),
+    ],
+)
+def test_nothing_is_written_into_a_store(
+    stored: Stored, kvg: Run, tmp_path: Path, line: tuple[str, ...]
+) -> None:
+    root, name = stored.store.root, "trust.json"
+    (tmp_path / "way").symlink_to(root)
+    before = {path: path.read_bytes() for path in root.iterdir() if path.is_file()}
+    for target in (
+        root / name,
+        tmp_path / "way" / name,
+        root / "tmp" / name,
+        root / "peers" / name,
+    ):
+        refused = kvg(*line, str(target))
+        assert refused.code == 2 and "inside the store" in refused.err, refused
+        assert "hint" in refused.err
+    assert kvg(*line, str(tmp_path)).code == 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
 def test_everything_at_once(rich: Stored, kvg: Run) -> None:
     done = kvg("audit", "--json")
     record = done.record

@@ -9,7 +9,7 @@ import pytest
 
 from kvg.errors import Untrusted
 from kvg.signing.cosignature import Witness, cosign, encode_witness
-from kvg.signing.note import encode_signature, parse_note
+from kvg.signing.note import encode_signature, encode_verifier, parse_note
 from kvg.store import Store
 from tests.artifacts import deposit, key_of
 from tests.cli.conftest import Run, Stored
@@ -97,6 +97,59 @@ def test_a_witness_cosigns(stored: Stored, kvg: Run, tmp_path: Path) -> None:
     whole.write_bytes(shown.out.encode() + cosignature(shown.out))  # an older one changes nothing
     (witness,) = kvg("log", "--cosigned", str(whole), "--json").record["witnesses"]
     assert witness["size"] == stored.store.log.size
+
+
+def test_the_newer_word_of_a_witness_is_kept(stored: Stored, kvg: Run, tmp_path: Path) -> None:
+    other = Witness("second.example", key_of("second").public)
+    for witness in (WITNESS, other):
+        told = kvg("log", "--witness", encode_witness(witness))
+        assert told.code == 0 and told.out == stored.store.log.note.decode()
+    assert len(Store.open(stored.store.root).config.words("store.witnesses")) == 2
+    note = stored.store.log.note.decode()
+    answer = tmp_path / "answer"
+
+    def take(who: str, key: str, time: int, *, whole: bool) -> dict[str, int]:
+        line = encode_signature(
+            cosign(parse_note(note.encode(), what="it").text, who, key_of(key), time=time)
+        )
+        answer.write_bytes((note.encode() if whole else b"") + line)
+        done = kvg("log", "--cosigned", str(answer), "--json")
+        assert done.code == 0, done
+        return {item["name"]: item["time"] for item in done.record["witnesses"]}
+
+    first = WITNESS.name
+    assert take(first, "witness", 1000, whole=False) == {first: 1000}
+    for whole in (False, True):
+        assert take(first, "witness", 900, whole=whole) == {first: 1000}
+    assert take(first, "witness", 1100, whole=True) == {first: 1100}
+    kvg("tag", "later", "demo")  # what is cosigned is an older checkpoint now
+    both = {first: 1100, other.name: 50}
+    assert take(other.name, "second", 50, whole=True) == both
+    assert take(first, "witness", 1000, whole=True) == both
+    both[first] = 1 << 62
+    assert take(first, "witness", 1 << 62, whole=True) == both
+    line = encode_signature(
+        cosign(parse_note(note.encode(), what="it").text, first, EVE, time=1 << 62)
+    )
+    answer.write_bytes(note.encode() + line)
+    assert "from now" in kvg("log", "--cosigned", str(answer)).err
+    shown = kvg("log", "--checkpoint").err
+    assert "by its own clock" in shown and str(1 << 62) in shown
+    assert kvg("audit").out.count("witnessed at size") == 2
+    assert kvg("audit", "--html", str(tmp_path / "a.html")).code == 0
+    assert "by its own clock" in (tmp_path / "a.html").read_text()
+
+
+def test_an_option_that_would_change_nothing_is_refused(
+    stored: Stored, kvg: Run, tmp_path: Path
+) -> None:
+    assert kvg("log", "--verifier", encode_verifier("x", EVE.public)).code == 2
+    proof = tmp_path / "proof"
+    proof.write_text(kvg("log", "--receipt").out)
+    refused = kvg("log", "--check", str(proof), "--witness", encode_witness(WITNESS))
+    assert refused.code == 2 and "--witness" in refused.err
+    assert kvg("log", "--witness", "nonsense").code == 5
+    assert not Store.open(stored.store.root).config.words("store.witnesses")
 
 
 def test_a_forged_cosignature_is_refused(stored: Stored, kvg: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.findings import finding
 from kvg.cli.render.keys import revocation, trusted_key
-from kvg.cli.render.stores import log_entry
+from kvg.cli.render.stores import cosignature, log_entry
 from kvg.cli.render.words import brief, count, listed, size, values
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
@@ -38,6 +38,8 @@ def audit(record: Audit, view: View) -> Iterator[str]:
     needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
     yield f"version {record.trust_version}  keys needed: {needed}\n"
     yield f"gates required: {listed(record.required) if record.required else 'none'}\n"
+    for witness in record.witnesses:
+        yield from cosignature(witness, view)
     yield from _section("log, newest first", view)
     for entry in record.timeline[: None if view.verbose else RECENT]:
         yield from log_entry(entry, view)

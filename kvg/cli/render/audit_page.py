@@ -215,7 +215,7 @@ def _trust(record: Audit) -> str:
     needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
     gone = [f"{item.keyid} counts only before entry {item.size:,} of {item.origin}"
             for item in record.revoked]  # fmt: skip
-    seen = [f"{item.name} cosigned size {item.size:,} at {when(item.time)}"
+    seen = [f"{item.name} cosigned size {item.size:,}, at {when(item.time)} by its own clock"
             for item in record.witnesses]  # fmt: skip
     required = ", ".join(record.required) or "none"
     facts = (f"Version {record.trust_version} of the trust file. Keys needed: {needed}.",

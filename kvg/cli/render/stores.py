@@ -7,6 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, when
+from kvg.cli.terminal import printable
 from kvg.flow.records.stores import (
     CheckedReceipt,
     Cosignature,
@@ -47,7 +48,8 @@ def receipt(record: CheckedReceipt, view: View) -> Iterator[str]:
 
 
 def cosignature(record: Cosignature, view: View) -> Iterator[str]:
-    yield f"witnessed at size {record.size:,} by {record.name}, {when(record.time)}\n"
+    time = f"{when(record.time)} by its own clock"
+    yield f"witnessed at size {record.size:,} by {printable(record.name)}, {time}\n"
 
 
 def checkpoint(record: LogCheckpoint, view: View) -> Iterator[str]:

@@ -29,8 +29,11 @@ def seconds(ms: float) -> str:
 
 
 def when(unix_time: int) -> str:
-    """A moment in UTC, to the second."""
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(unix_time))
+    """A moment in UTC, to the second; seconds since 1970 where no calendar goes that far."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(unix_time))
+    except (OverflowError, ValueError, OSError):
+        return f"{unix_time} s"
 
 
 def brief(digest: str) -> str:

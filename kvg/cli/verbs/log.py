@@ -8,6 +8,7 @@ import typer
 
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import parse_moment
+from kvg.errors import UsageError
 from kvg.flow.records import Record
 
 if TYPE_CHECKING:
@@ -51,13 +52,18 @@ def log(
 
     Each line is an entry of the store's signed log, whose order can be proved; times are what the
     writer said. A receipt proves an entry's place to whoever has the log's key and nothing else.
-    A witness (C2SP tlog-cosignature) vouches that the log was not shown in two forms.
+    A witness (C2SP tlog-cosignature) vouches that the log was not shown in two forms; the time it
+    gives is its own word. --witness alone trusts one and shows the checkpoint.
     """
+    _refuse_idle(
+        ("--verifier", verifier is not None and check is None, "it is for --check"),
+        ("--witness", bool(witness) and check is not None, "--check reads no witness's word"),
+    )
     if check is not None:
         from kvg.flow.receipt import check_receipts
 
         return check_receipts(_read(check), verifier, lambda: invocation(ctx).store.log)
-    if checkpoint or cosigned is not None:
+    if checkpoint or cosigned is not None or witness:
         return _checkpoint(invocation(ctx), cosigned, witness or ())
     from kvg.flow.log import log as flow
 
@@ -65,9 +71,18 @@ def log(
     return flow(invocation(ctx).store, ref, since=moment, receipt=receipt)
 
 
-def _checkpoint(run: "Invocation", cosigned: Path | None, witnesses: Sequence[str]) -> Record:
-    from kvg.flow.checkpoint import add_cosignatures, checkpoint
+def _refuse_idle(*options: tuple[str, bool, str]) -> None:
+    """An option that would change nothing is a mistake."""
+    for name, is_idle, why in options:
+        if is_idle:
+            raise UsageError(f"{name}: {why}", hint="kvg help log")
 
+
+def _checkpoint(run: "Invocation", cosigned: Path | None, witnesses: Sequence[str]) -> Record:
+    from kvg.flow.checkpoint import add_cosignatures, checkpoint, trust_witnesses
+
+    if cosigned is None and witnesses:
+        return trust_witnesses(run.store, run.settings, witnesses)
     if cosigned is None:
         return checkpoint(run.store)
     return add_cosignatures(run.store, run.settings, _read(cosigned), witnesses)
