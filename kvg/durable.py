@@ -99,7 +99,10 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
     if isinstance(error, PermissionError):
         raise KvgError(f"{path}: permission denied", hint=f"check who owns {path}") from None
     if error.errno == errno.EROFS:
-        raise KvgError(f"{path}: read-only file system") from None
+        raise KvgError(
+            f"{path}: read-only file system",
+            hint="mount it for writing, or work on a copy in another place",
+        ) from None
     raise KvgError(f"{path}: {error.strerror or error}") from None
 
 

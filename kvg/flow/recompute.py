@@ -24,7 +24,8 @@ Choose = Callable[[Sequence["Page"], int], Sequence["Page"]]
 
 @dataclass(slots=True)
 class Recomputation:
-    """A recomputation of ``percent`` of the pages of each artifact; ``pages`` counts those done.
+    """A recomputation of ``percent`` of the pages of each artifact; ``pages`` counts those done,
+    ``differing`` those of them that are not true.
 
     ``choose`` picks the pages, by chance as a rule: what is not known before can't be avoided by
     who poisons one.
@@ -35,6 +36,7 @@ class Recomputation:
     percent: float
     choose: Choose = random.SystemRandom().sample
     pages: int = 0
+    differing: int = 0
     _sessions: dict[tuple[Digest, Digest], Session] = field(default_factory=dict)
 
     def check(self, name: str, digest: Digest) -> Iterator[Finding]:
@@ -69,6 +71,7 @@ class Recomputation:
             found = sha256(capture_page(slot.state, group, page.start, page.end, what=what))
             self.pages += 1
             if found != page.digest:
+                self.differing += 1
                 told = f"the model computes {short(found)}, the manifest has {short(page.digest)}"
                 by = ", ".join(keyid[:12] for keyid in verified.signers)
                 error = Corrupt(f"{what} is not true: {told}", hint=f"signed by {by}: kvg show")

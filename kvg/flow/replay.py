@@ -26,10 +26,12 @@ from kvg.flow.settings import Settings, signing_key
 from kvg.objects.manifest import Group, needed_pages
 from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.objects.tokens import encode_ids
+from kvg.trust.policy import VERIFIER
 
 if TYPE_CHECKING:
     from kvg.model.session import Session, Slot
     from kvg.objects.verified import Verified
+    from kvg.signing.keys import PublicKey
     from kvg.store import Store
 
 MAX_PROMPT_TOKENS = 600
@@ -88,7 +90,7 @@ def replay(store: Store, settings: Settings, request: ReplayRequest) -> Iterator
         total.pages += tally.pages
         total.pages_equal += tally.pages_equal
         if request.sign:
-            _sign(store, settings, request, verified, tally)
+            _sign(store, settings, request, verified, tally, ref)
     yield total.summary()
 
 
@@ -267,6 +269,7 @@ def _sign(
     request: ReplayRequest,
     verified: Verified,
     tally: Tally,
+    ref: str,
 ) -> None:
     """Attest what this replay of ``verified`` found, good or bad."""
     from kvg.signing.dsse import sign_envelope
@@ -286,3 +289,19 @@ def _sign(
         payload = encode_test_result(verified.digest, outcome)
         envelope = pending.put(sign_envelope(payload, [key])).digest
         store.record(verified.digest, [envelope])
+    _warn_of_signer(store, settings, key.public, ref)
+
+
+def _warn_of_signer(store: Store, settings: Settings, signer: PublicKey, ref: str) -> None:
+    """Say so where what ``signer`` signed of a replay does not count, and what would."""
+    keyid, trust = signer.keyid[:12], store.trust
+    if trust.revocations(signer.keyid):
+        settings.report.warning(
+            f"{ref}: key {keyid} is revoked, so that what it signed of this replay does not count: "
+            f"kvg replay {ref} --sign --key KEY, by another key that is a verifier"
+        )
+    elif signer not in trust.standing_keys(VERIFIER):
+        settings.report.warning(
+            f"{ref}: key {keyid} is no verifier here, so that what it signed of this replay does "
+            f"not count until it is: kvg trust add {keyid} --role verifier"
+        )

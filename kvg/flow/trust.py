@@ -47,7 +47,8 @@ def trust_add(
     def added(trust: TrustFile) -> TrustFile:
         known = trust.find(public.keyid)
         has_all = known is not None and set(wanted) <= set(known.roles)
-        return trust if has_all else trust.with_key(public, wanted)
+        is_there = has_all and not trust.revocations(public.keyid)
+        return trust if is_there else trust.with_key(public, wanted)
 
     return _entry(_change(store, settings, added, keys), public.keyid, settings)
 

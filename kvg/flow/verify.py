@@ -70,6 +70,7 @@ def verify(
             found.signatures_ok,
             found.policy_ok,
             recomputed=0 if again is None else again.pages,
+            differing=0 if again is None else again.differing,
             absent=found.absent,
         )
 

@@ -143,10 +143,15 @@ def holder(fd: int) -> str:
     if pids:
         return ", ".join(f"process {pid}{_command(pid)}" for pid in pids[:4])
     try:
-        text = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
+        text = os.pread(fd, 200, 0).decode("utf-8", "replace")
     except OSError:
         text = ""
-    return text or "another process"
+    return _plain(text) or "another process"
+
+
+def _plain(text: str) -> str:
+    """``text`` on one line, without what a terminal would act on: others wrote it."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _kernel_holders(found: os.stat_result) -> tuple[int, ...]:
@@ -171,4 +176,5 @@ def _command(pid: int) -> str:
     except OSError:
         return ""
     text = b" ".join(os.path.basename(word) for word in words[:4] if word)
-    return f" ({text.decode('utf-8', 'replace')[:80]})" if text else ""
+    plain = _plain(text.decode("utf-8", "replace"))[:80]
+    return f" ({plain})" if plain else ""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, raw_of, short
-from kvg.errors import Conflict, Corrupt, Incompatible, NotFound
+from kvg.errors import Conflict, Corrupt, Incompatible, NoSpace, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import (
     AttestationEntry,
     Entry,
+    ForgetEntry,
     PinEntry,
     RefEntry,
     encode_entry,
@@ -18,6 +20,7 @@ from kvg.log.entry import (
 from kvg.store import refs
 from kvg.store import tables as t
 from kvg.store.expectation import ANY, Anything, Expectation
+from kvg.store.layout import SEARCH
 from kvg.store.names import check_ref_name
 
 if TYPE_CHECKING:
@@ -67,10 +70,36 @@ def publish(
         if not entries:
             return Published((), log.size)
         signer = key or store.log_key()
-        first = log.append([encode_entry(entry) for entry in entries], signer)
+        with _room_told(store, entries):
+            first = log.append([encode_entry(entry) for entry in entries], signer)
         is_indexed = store.index.update()
         numbered = tuple(enumerate(entries, first))
         return Published(numbered, first + len(entries), is_indexed)
+
+
+@contextmanager
+def _room_told(store: Store, entries: Sequence[Entry]) -> Iterator[None]:
+    """Say what helps where the disk is too full for the log even to let something go."""
+    try:
+        yield
+    except NoSpace as error:
+        if not all(map(_lets_go, entries)):
+            raise
+        cache = store.root / SEARCH
+        own = f"remove {cache}, a cache, or " if cache.is_dir() else ""
+        raise NoSpace(
+            error.message,
+            hint=f"even to let something go the log needs some KiB: {own}free them elsewhere on "
+            "this file system; then run it again, and kvg gc after it",
+        ) from None
+
+
+def _lets_go(entry: Entry) -> bool:
+    match entry:
+        case RefEntry(digest=None) | PinEntry(on=False) | ForgetEntry():
+            return True
+        case _:
+            return False
 
 
 def _entries(

@@ -115,7 +115,7 @@ class Judgement:
         if len(self.verifiers) < needed:
             raise Untrusted(
                 f"{what}: replayed by {len(self.verifiers)} of {needed} trusted verifiers needed",
-                hint=f"kvg replay {what} --sign",
+                hint=_replay_hint(trust, needed, what),
             )
 
     def _check_none_failed(self, failed: Sequence[str], *, what: str) -> None:
@@ -256,6 +256,15 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         tuple(resources),
         tuple(opened),
     )
+
+
+def _replay_hint(trust: TrustFile, needed: int, what: str) -> str:
+    """What to do for more replays that count: first there have to be keys whose word counts."""
+    keys = trust.standing_keys(VERIFIER)
+    if len(keys) < needed:
+        return f"kvg trust add KEY --role verifier, then kvg replay {what} --sign --key KEY"
+    names = ", ".join(sorted(key.keyid[:12] for key in keys))
+    return f"kvg replay {what} --sign --key KEY, by a key that is a verifier: {names}"
 
 
 def is_whole_replay(outcome: TestResult) -> bool:

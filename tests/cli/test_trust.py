@@ -82,6 +82,27 @@ def test_a_revocation_from_the_start_takes_everything(
     assert kvg("trust", "revoke", "second", "--origin", "elsewhere").code == 2
 
 
+def test_a_revoked_key_gets_no_role(stored: Stored, kvg: Run, keys: list[str]) -> None:
+    for role in ("verifier", "depositor", "publisher"):
+        kvg("trust", "add", "second", "--role", role)
+    kvg("trust", "revoke", "second")
+    before = stored.store.log.size
+    for role in ("verifier", "depositor", "publisher"):
+        refused = kvg("trust", "add", "second", "--role", role)
+        assert refused.code == 2 and "is revoked" in refused.err and "kvg key new" in refused.err
+    assert stored.store.log.size == before
+
+
+def test_what_is_to_be_replayed_names_who_may(stored: Stored, kvg: Run, keys: list[str]) -> None:
+    kvg("trust", "threshold", "verifier=1")
+    assert "kvg trust add KEY --role verifier" in kvg("verify", "demo").err
+    kvg("trust", "add", "second", "--role", "verifier")
+    told = kvg("verify", "demo").err
+    assert "trust add" not in told and keys[1][:12] in told
+    kvg("trust", "revoke", "second")
+    assert "kvg trust add KEY --role verifier" in kvg("verify", "demo").err
+
+
 def test_a_revoked_key_does_not_sign_its_own_revocation(
     stored: Stored, kvg: Run, keys: list[str]
 ) -> None:

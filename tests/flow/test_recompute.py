@@ -54,6 +54,7 @@ def checked(user: models.User, percent: float = 100) -> list[Finding | VerifySum
 def test_the_truth(user: models.User, request_for: DepositRequest) -> None:
     deposit(user.store, user.settings, request_for)
     (summary,) = checked(user)
+    assert isinstance(summary, VerifySummary) and summary.differing == 0
     n_pages = len(user.store.manifest(user.store.resolve("t").digest).pages)
     assert isinstance(summary, VerifySummary) and summary.recomputed == n_pages
     (few,) = checked(user, 1)
@@ -73,6 +74,7 @@ def test_a_signed_lie_is_found(lied: models.User) -> None:
         assert isinstance(item, Finding) and item.exit_code == 5
         assert "[256, 512) is not true" in item.message and "t: page" in item.message
     assert isinstance(summary, VerifySummary) and summary.recomputed == len(pages)
+    assert summary.differing == len(false) > 0
 
 
 def test_one_prefill_up_to_the_last_page(
@@ -118,3 +120,13 @@ def test_on_the_command_line(user: models.User, kvg: Callable[..., models.User])
     assert "truth of 1 page recomputed" in kvg("verify", "t", "--recompute", "100").out
     for wrong in ("0", "101", "x%", "-5%"):
         assert kvg("verify", "--recompute", wrong).code == 2
+
+
+def test_a_lie_is_counted_on_the_command_line(
+    lied: models.User, kvg: Callable[..., models.User]
+) -> None:
+    told = kvg("verify", "--recompute", "100%")
+    assert told.code == 5 and "NOT true" in told.out.splitlines()[-1]
+    found = kvg("verify", "--recompute", "100%", "--json")
+    last = json.loads(found.out.splitlines()[-1])
+    assert 0 < last["differing"] < last["recomputed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from kvg.flow.graft import graft
 from kvg.flow.records.computed import Graft
 from kvg.flow.replay import replay
 from kvg.flow.requests import DepositRequest, GraftRequest, ReplayRequest, Sampling
-from kvg.flow.trust import trust_add, trust_threshold
+from kvg.flow.trust import trust_add, trust_revoke, trust_threshold
 from kvg.model import state
+from kvg.report import SilentReport
 from kvg.trust import Keyring
 from tests import models
 
@@ -69,3 +71,27 @@ def test_one_that_finds_a_difference_closes_it(
     signed(strict, "two")
     with pytest.raises(Untrusted, match="a trusted key says that replay failed"):
         answered(strict)
+
+
+class Told(SilentReport):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def test_a_replay_that_does_not_count_says_so(strict: models.User) -> None:
+    report = Told()
+    loud = replace(strict, settings=replace(strict.settings, report=report))
+    signed(loud, "one")
+    assert report.warnings == []
+    first = Keyring(strict.settings.keys).list()[0].name
+    signed(loud, first)
+    (told,) = report.warnings
+    assert "is no verifier" in told and "kvg trust add" in told and "--role verifier" in told
+    trust_revoke(strict.store, strict.settings, "one", [first])
+    signed(loud, "one")
+    assert "is revoked" in report.warnings[1] and "--key KEY" in report.warnings[1]

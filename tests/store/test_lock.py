@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Conflict, KvgError
-from kvg.store.lock import Lock
+from kvg.store.lock import Lock, holder
 
 HOLD = """
 import sys, time
@@ -43,6 +43,21 @@ def held_elsewhere(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
         process.wait()
         process.stdout.close()
+
+
+def test_the_holder_is_named_on_one_line(tmp_path: Path) -> None:
+    """Its arguments are another's words: here a program of several lines."""
+    path = tmp_path / "lock"
+    with (
+        held_elsewhere(path, "exclusive"),
+        pytest.raises(Conflict, match="locked by process") as refused,
+        Lock(path, wait_s=0).exclusive(),
+    ):
+        pass
+    assert refused.value.message.isprintable() and "import sys" in refused.value.message
+    path.write_text("process 1 on host (\x1b[31mred\n)\n")
+    with open(path, "rb") as file:
+        assert holder(file.fileno()) == "process 1 on host ( [31mred )"
 
 
 def test_field_s13_the_wait_is_bounded_and_the_holder_named(tmp_path: Path) -> None:

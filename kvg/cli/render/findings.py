@@ -21,11 +21,11 @@ def finding(record: Finding, view: View) -> Iterator[str]:
 
 
 def verify_summary(record: VerifySummary, view: View) -> Iterator[str]:
-    truth = (
-        f"truth of {count(record.recomputed, 'page')} recomputed"
-        if record.recomputed
-        else "truth not recomputed"
-    )
+    truth = "truth not recomputed"
+    if record.recomputed:
+        truth = f"truth of {count(record.recomputed, 'page')} recomputed"
+    if record.differing:
+        truth += ": " + view.terminal.out(f"{record.differing:,} NOT true", "red")
     verdicts = (
         ("bytes", record.bytes_ok),
         ("signature", record.signatures_ok),

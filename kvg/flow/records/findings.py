@@ -28,6 +28,7 @@ class Finding(Record):
 class VerifySummary(Record):
     """What was checked. ``recomputed`` counts pages whose truth was checked by computing them.
 
+    ``differing`` counts those of them that are not what the model computes.
     ``absent`` counts pages that a remote keeps until they are read; nothing was said of them.
     """
 
@@ -39,4 +40,5 @@ class VerifySummary(Record):
     signatures_ok: bool
     policy_ok: bool
     recomputed: int
+    differing: int = 0
     absent: int = 0
