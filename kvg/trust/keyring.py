@@ -15,7 +15,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Conflict, Corrupt, KvgError, NotFound, Untrusted, UsageError
+from kvg.errors import Conflict, KvgError, NotFound, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.signing import keys as signing
 
