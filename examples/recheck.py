@@ -26,8 +26,10 @@ Check, on any machine; get the two keys from somebody you believe, not from the 
     python recheck.py --results bench/results
 
 What it proves: every byte is what the manifest names, enough of the keys signed statements about
-this manifest, none of them says that a check failed, and the log holds those statements. What it
-does not: that the pages are what the model computes (kvg replay, kvg verify --recompute).
+this manifest, none of them says that a check failed, and the log holds those statements; every
+statement that a receipt proves is there, whoever signed it. What it does not: that no statement was
+left out together with its receipt (have the receipts from whom you have the log's key), and that
+the pages are what the model computes (kvg replay, kvg verify --recompute).
 """
 
 from __future__ import annotations
@@ -308,11 +310,17 @@ def check_export(given: argparse.Namespace) -> None:
     print(f"bytes: manifest, {manifest['tokens']['count']:,} token ids, "
           f"{len(manifest['pages'])} pages: SHA-256 and BLAKE3 hold, values finite")  # fmt: skip
     keys = [read_key(path.read_text()) for path in given.key]
-    found = statements(objects, given.digest, keys)
+    held = None
     if given.log is not None:
+        need("receipts" in files, f"{given.folder / 'receipts'}: missing; kvg log REF --receipt "
+             "gives what --log is checked against")  # fmt: skip
         held = check_receipts(files["receipts"].decode(), given.log, given.digest)
+        for envelope in sorted(held):
+            take(objects, envelope, "a statement that the log holds about it")
+    found = statements(objects, given.digest, keys)
+    if held is not None:
         found = [item for item in found if item[0] in held]
-        print(f"log: holds {len(held)} statements about it, each proved by a receipt")
+        print(f"log: holds {len(held)} statements about it, each here and proved by a receipt")
     gates = check_said(found, given.threshold)
     print(f"signatures: {len({keyid for _, keyid, _ in found})} keys; "
           f"gates passed: {', '.join(gates) or 'none'}")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import itertools
 import json
 import os
@@ -83,6 +84,41 @@ def test_an_edited_byte_in_any_file_fails(tmp_path: Path) -> None:
         assert done.returncode == 1 and "WRONG" in done.stderr, path
         path.write_bytes(good)
     assert recheck(*words).returncode == 0
+
+
+@pytest.mark.parametrize("result", [PASSED, FAILED])
+@pytest.mark.parametrize("how", ["deleted", "flipped", "emptied"])
+def test_a_statement_that_the_log_holds_has_to_be_there(
+    tmp_path: Path, how: str, result: str
+) -> None:
+    """One that says FAILED would otherwise be gone without a word."""
+    words = export(tmp_path, TestResult(result, "test:pytest"))
+    (path,) = (
+        path
+        for path in (tmp_path / "out").iterdir()
+        if path.name != "receipts" and "test-result" in said(path.read_bytes())
+    )
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.unlink() if how == "deleted" else path.write_bytes(raw if how == "flipped" else b"")
+    done = recheck(*words)
+    assert done.returncode == 1 and "WRONG" in done.stderr and "proved" not in done.stdout
+    assert path.name in done.stderr, done.stderr
+
+
+def said(data: bytes) -> str:
+    """The statement in an envelope; nothing for another file."""
+    if not data.startswith(b"{") or b'"payloadType"' not in data:
+        return ""
+    return base64.b64decode(json.loads(data)["payload"]).decode()
+
+
+def test_without_the_receipts(tmp_path: Path) -> None:
+    words = export(tmp_path)
+    (tmp_path / "out/receipts").unlink()
+    done = recheck(*words)
+    assert done.returncode == 1 and "out/receipts: missing" in done.stderr
+    assert recheck(*words[:-2]).returncode == 0
 
 
 def test_who_did_not_sign(tmp_path: Path) -> None:
