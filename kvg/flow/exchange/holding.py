@@ -28,7 +28,7 @@ def hold_back(
 
     ``moving`` are the refs whose pointers go along; ``known`` are pointers that were read already.
     A pointer that lies before what this store last saw of it was moved back by somebody: nothing is
-    signed for it. Nothing is written where nothing stays behind.
+    signed for it, nor for one to what is forgotten. Nothing is written where nothing stays behind.
     """
     newest = store.newest_moves()
     staying = [name for name in remote.refs() if name in newest and name not in moving]
@@ -47,10 +47,13 @@ def hold_back(
 
 
 def _is_back(store: Store, place: Place, name: str, index: int) -> bool:
-    """Whether entry ``index`` is no value of ``name``, or one before what was last seen there."""
+    """Whether entry ``index`` is no value of ``name`` that may stay, or one before what was last
+    seen there."""
     moves = store.history(name)
     value = next((move.digest for move in moves if move.index == index), None)
     seen = store.ref(place.tracking(name))
-    if value is None or seen is None or value == seen:
-        return value is None
+    if value is None or value in store.forgotten():
+        return True
+    if seen is None or value == seen:
+        return False
     return any(move.digest == seen and move.index > index for move in moves)
