@@ -2,31 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from kvg.errors import Corrupt, KvgError, NotFound
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary, Repaired
+from kvg.flow.settings import STORE_FOLDER, keyring_of, open_store
 from kvg.verify import fsck as checks
 from kvg.verify.check import Finding as Fault
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.digest import Digest
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
     from kvg.store import Store
 
 
+def open_damaged(settings: Settings) -> tuple[Store, tuple[KvgError, ...]]:
+    """The store that the settings are about, also where its format line is damaged or gone, and
+    what is wrong with that. Raises ``NotFound``, ``Incompatible``."""
+    from kvg.store.layout import FORMAT, FORMAT_FILE, has_format
+    from kvg.store.store import Store
+
+    try:
+        return open_store(settings), ()
+    except (Corrupt, NotFound) as error:
+        root = _damaged_root(settings)
+        if root is None:
+            raise
+        path = root / FORMAT_FILE
+        fault: KvgError = error
+        try:
+            if has_format(root):
+                raise
+        except Corrupt as found:
+            if not found.message.startswith(f"{path}:"):
+                raise
+            fault = found
+        if isinstance(fault, NotFound):
+            hint = f"write the line {FORMAT.decode().strip()!r} into it"
+            fault = Corrupt(f"{path}: missing", hint=hint)
+        keyring = keyring_of(settings)
+        store = Store(root, lock_wait=settings.lock_wait, keyring=keyring, report=settings.report)
+        return store, (fault,)
+
+
+def _damaged_root(settings: Settings) -> Path | None:
+    """The folder that is a store but for its format line; None where there is none."""
+    if settings.store_path is not None:
+        given = settings.cwd / settings.store_path
+        folders = [given, given / STORE_FOLDER]
+    else:
+        folders = [folder / STORE_FOLDER for folder in (settings.cwd, *settings.cwd.parents)]
+    return next((root for root in folders if (root / "objects").is_dir()), None)
+
+
 def fsck(
-    store: Store, settings: Settings, *, repair: bool = False
+    store: Store,
+    settings: Settings,
+    *,
+    repair: bool = False,
+    faults: Sequence[KvgError] = (),
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Every fault, what was done about it, then a summary; it goes on after each fault.
 
-    ``repair`` moves bad objects into ``lost-found``, fetches lost ones from remotes that have them,
-    and rebuilds the index. Raises ``Conflict``.
+    ``faults`` are those with which it was opened. ``repair`` moves bad objects into ``lost-found``,
+    fetches lost ones from remotes that have them, and rebuilds the index. Raises ``Conflict``.
     """
+    for fault in faults:
+        yield Finding(fault.code, fault.kind, "format", fault.message, fault.hint)
     total = sum(1 for _ in store.objects.all())
     with settings.report.task("check", total, "objects") as task, ExitStack() as stack:
         everything = checks.fsck(
@@ -42,7 +91,9 @@ def fsck(
             elif isinstance(found, checks.Repaired):
                 yield Repaired(found.object, found.action, found.moved_to)
             else:
-                yield FsckSummary(*(getattr(found, item.name) for item in fields(FsckSummary)))
+                said = {item.name: getattr(found, item.name) for item in fields(FsckSummary)}
+                said["faults"] += len(faults)
+                yield FsckSummary(**said)
 
 
 def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Digest], str | None]:
@@ -50,7 +101,6 @@ def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Di
 
     A remote that can't be reached is passed over, with a notice. Remotes are closed by ``stack``.
     """
-    from kvg.errors import KvgError
     from kvg.flow.exchange.places import SECTION, find_place, opened
 
     remotes: dict[str, Remote] = {}
@@ -72,7 +122,7 @@ def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Di
 
 def _take(store: Store, remote: Remote, digest: Digest) -> bool:
     """Store the object as ``remote`` has it, all of it checked; False when it has no good one."""
-    from kvg.errors import Corrupt, NotFound, RemoteFailed
+    from kvg.errors import RemoteFailed
     from kvg.store.objects import HEADER_SLACK_BYTES, LIMIT_BYTES
 
     try:

@@ -61,7 +61,7 @@ class Peers:
         """The logs that were seen, ascending."""
         try:
             found = sorted(path.name for path in self._folder.iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return ()
         return tuple(name for name in found if (self._folder / name / "checkpoint").exists())
 

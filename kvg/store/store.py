@@ -222,7 +222,10 @@ class Store:
         from kvg.signing.note import parse_verifier
         from kvg.trust.keyring import is_key_name
 
-        origin = parse_verifier(self.config.text(LOG_KEY) or "", what=LOG_KEY)[0]
+        try:
+            origin = parse_verifier(self.config.text(LOG_KEY) or "", what=LOG_KEY)[0]
+        except Corrupt:
+            return None  # which whoever needs the log is told
         return origin if is_key_name(origin) else None
 
     def _check_seen(self, log: Log, note: bytes | None) -> None:

@@ -159,10 +159,13 @@ def _fsck(
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
+        for done in _repair_lock(store):
+            repaired += 1
+            yield done
         for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
             repaired += 1
             yield Repaired(name, "moved", set_aside(store, store.root / name))
-        needs_index = bool(index or differing)
+        needs_index = is_readable and bool(index or differing)
         for done in _repairs(store, tally, strays, refetch, rebuild=needs_index, trust=trust):
             repaired += 1
             yield done
@@ -364,6 +367,7 @@ def _strays(store: Store) -> Iterator[Path]:
     """What is no part of a store: names in ``objects`` that are no digests, any link in the root,
     and elsewhere what is neither a file nor a folder."""
     yield from store.objects.strays()
+    yield from (path for path in map(store.root.joinpath, ("peers", "tmp")) if path.is_file())
     yield from _not_plain(store.root, (store.objects.folder, store.root / LOST_FOUND))
     for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
         if entry.is_symlink():
@@ -422,7 +426,7 @@ def _repairs(
             if source is not None:
                 yield Repaired(digest, f"fetched from {source}")
     for path in strays:
-        if _is_movable(store, path):
+        if _is_movable(store, path) and os.path.lexists(path):
             moved = set_aside(store, path)
             yield Repaired(str(path.relative_to(store.root)), "moved", moved)
     if trust:
@@ -430,6 +434,13 @@ def _repairs(
     if rebuild:
         store.index.rebuild(anew=True)
         yield Repaired(INDEX, "rebuilt from the log")
+
+
+def _repair_lock(store: Store) -> Iterator[Repaired]:
+    """Move away what is no file in place of the lock: no writer can hold it."""
+    path = store.root / LOCK
+    if os.path.lexists(path) and not path.is_file():
+        yield Repaired(LOCK, "moved", _moved_aside(store, path, LOCK))
 
 
 def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
@@ -446,13 +457,16 @@ def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
 
 def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
     """Move ``path`` into ``lost-found``; returns where it lies now, under the store's folder."""
-    folder, label = store.root / LOST_FOUND, name or path.name
     with store.lock.exclusive():
-        durable.make_dir(folder)
-        number = 0
-        while os.path.lexists(folder / f"{label}.{number}"):
-            number += 1
-        durable.move(path, folder / f"{label}.{number}")
+        return _moved_aside(store, path, name or path.name)
+
+
+def _moved_aside(store: Store, path: Path, label: str) -> str:
+    folder, number = store.root / LOST_FOUND, 0
+    durable.make_dir(folder)
+    while os.path.lexists(folder / f"{label}.{number}"):
+        number += 1
+    durable.move(path, folder / f"{label}.{number}")
     return f"{LOST_FOUND}/{label}.{number}"
 
 
@@ -462,8 +476,8 @@ def _repair_trust(store: Store) -> Iterator[Repaired]:
 
     path = store.root / TRUST
     with store.lock.exclusive():
-        versions = store.trust_versions()
         try:
+            versions = store.trust_versions()
             data = (
                 bytes(store.objects.read(versions[-1][1], what="trust file")) if versions else b""
             )

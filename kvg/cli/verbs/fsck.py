@@ -23,9 +23,11 @@ def fsck(
     index is made anew. Signatures and policy are a matter of kvg verify.
     """
     from kvg.flow.fsck import fsck as flow
+    from kvg.flow.fsck import open_damaged
 
     run = invocation(ctx)
-    return flow(run.store, run.settings, repair=repair)
+    store, faults = open_damaged(run.settings)
+    return flow(store, run.settings, repair=repair, faults=faults)
 
 
 COMMANDS = {"fsck": fsck}

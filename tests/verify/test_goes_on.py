@@ -1,0 +1,74 @@
+"""``fsck`` ends with a summary whatever is missing or damaged, and names it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvg.flow.fsck import fsck as flow
+from kvg.flow.fsck import open_damaged
+from kvg.flow.records.findings import Finding
+from kvg.flow.records.upkeep import FsckSummary
+from kvg.flow.settings import Settings
+from tests import artifacts as a
+
+
+def made(tmp_path: Path) -> Path:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    page = store.objects.stored_path(made.manifest.pages[0].digest)
+    page.chmod(0o644)
+    page.write_bytes(b"damaged, too")
+    store.close()
+    return store.root
+
+
+def look(tmp_path: Path, *, repair: bool = False) -> Iterator[object]:
+    keys, cache, user = tmp_path / "keys", tmp_path / "cache", tmp_path / "user"
+    settings = Settings(cwd=tmp_path, keys=keys, cache=cache, user_config=user)
+    store, faults = open_damaged(settings)
+    yield from flow(store, settings, repair=repair, faults=faults)
+
+
+def spoil(path: Path, how: str) -> None:
+    if how == "missing":
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    elif how == "file":
+        shutil.rmtree(path)
+        path.write_bytes(b"x")
+    else:
+        path.write_bytes({"empty": b"", "junk": b"\xff= [[", "cut": path.read_bytes()[:-3]}[how])
+
+
+CASES = [
+    *((name, how) for how in ("missing", "empty", "junk", "folder")
+      for name in ("format", "log/verifier", "log/checkpoint", "trust.json")),
+    *(("config.toml", how) for how in ("missing", "empty")),
+    ("format", "cut"),
+    ("lock", "folder"),
+    *((name, how) for name in ("log", "peers") for how in ("missing", "file")),
+    ("log/tile", "missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "how"), CASES)
+@pytest.mark.parametrize("repair", [False, True])
+def test_each_file(tmp_path: Path, name: str, how: str, repair: bool) -> None:
+    root = made(tmp_path)
+    if (name, how) == ("trust.json", "missing"):
+        a.deposit(a.Store.open(root, keyring=a.make_keyring(tmp_path)), None, ref="x", ids=range(9))
+    spoil(root / name, how)
+    said = list(look(tmp_path, repair=repair))
+    assert isinstance(said[-1], FsckSummary)
+    found = [item for item in said if isinstance(item, Finding)]
+    assert said[-1].faults == len(found)
+    assert {item.code for item in found} <= {5, 6}, found
+    if (name, how) != ("peers", "missing"):
+        assert any(name.split("/")[-1] in item.message for item in found), found
+    assert any("page" in item.message or "object" in item.message for item in found), found
