@@ -97,6 +97,8 @@ def check_exchange(value: Row, what: str) -> None:
             need(all(row.keys() == fields for row in value[name]), f"{what}: memory: fields")
         else:
             check_compared(value[name], f"{what}: {name}")
+            for runs in ("kvg_runs", "plain_runs"):
+                same(value["runs"], len(value[name][runs]), f"{what}: {name}: {runs}")
 
 
 ALONE = ("half", "nothing_new", "memory", "rclone, sync")

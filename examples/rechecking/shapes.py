@@ -118,7 +118,7 @@ RAW = {
 """By type: numbers and flags that no other figure in the file tells."""
 
 RAW_OF_EXCHANGE = (
-    "machine", "load_after", "runs", "pages", "plain_runs", "kvg_runs", "bytes", "half",
+    "machine", "load_after", "pages", "plain_runs", "kvg_runs", "bytes", "half",
     "nothing_new", "memory", "cp, sha256, sync", "rclone, sync",
 )  # fmt: skip
 """The same of ``exchange.json``."""
