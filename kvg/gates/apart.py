@@ -66,6 +66,7 @@ _HARNESS: Final = (
     + r"""
 import os, sys
 MOST = 8 << 20
+XCPU = 24  # how a process ends that is over its limit on processor time
 asks, gives, source = eval(sys.stdin.read(), {'__builtins__': {}})
 asked_of, given = open(asks, 'rb'), open(gives, 'wb')
 sys.stdin = open(os.devnull)
@@ -102,7 +103,8 @@ while True:
         data = pipe.read(MOST)
     status = os.waitpid(child, 0)[1]
     if not data.endswith(b'\n') or data.count(b'\n') != 1:
-        data = line(('error', 'RuntimeError', f'the answer ended with {status}'))
+        ended = 'is over the limit on cpu' if status == XCPU else f'ended with {status}'
+        data = line(('error', 'RuntimeError', f'the answer {ended}'))
     given.write(data)
     given.flush()
 """

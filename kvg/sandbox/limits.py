@@ -27,14 +27,18 @@ class Limits:
             if not getattr(self, name) > 0:
                 raise UsageError(f"limit {name}: not above 0")
 
-    def argv(self) -> tuple[str, ...]:
-        """The limits that the kernel keeps, as a command before the command."""
+    def argv(self, *, beyond: int = 0) -> tuple[str, ...]:
+        """The limits that the kernel keeps, as a command before the command.
+
+        Files are counted from the number ``beyond``: one that is handed over keeps its number,
+        and a number past the limit can be used but not copied.
+        """
         wanted = {
             "cpu": f"{self.cpu_s}:{self.cpu_s + 1}",  # first a signal that tells what it was
             "as": f"{2 * self.memory_bytes}",
             "nproc": f"{self.processes}",
             "fsize": f"{self.file_bytes}",
-            "nofile": f"{self.open_files}",
+            "nofile": f"{beyond + self.open_files}",
             "core": "0",
         }
         return (*(f"--{name}={value}" for name, value in wanted.items()), "--")

@@ -147,7 +147,11 @@ def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[list[str], str, 
         for name, fd in fds.items():
             argv += ["--perms", "0555", "--ro-bind-data", str(fd), f"/tmp/{name}"]
         argv += ["--chdir", "/tmp", "--remount-ro", "/", "--", *enclosure.inner_argv()]
-        yield [*argv, _PRLIMIT, *job.limits.argv(), *job.argv], "/", list(fds.values())
+        yield [*argv, _PRLIMIT, *_limits(job), *job.argv], "/", list(fds.values())
+
+
+def _limits(job: Job) -> tuple[str, ...]:
+    return job.limits.argv(beyond=max(job.fds, default=-1) + 1)
 
 
 @contextmanager
@@ -157,7 +161,7 @@ def _plain(job: Job) -> Iterator[tuple[list[str], str, list[int]]]:
     with TemporaryDirectory(prefix="kvg-") as folder:
         for name, data in job.files.items():
             durable.replace(Path(folder, name), [data], staging=Path(folder))
-        yield [_PRLIMIT, *job.limits.argv(), *job.argv], folder, []
+        yield [_PRLIMIT, *_limits(job), *job.argv], folder, []
 
 
 @contextmanager

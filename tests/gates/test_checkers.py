@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,20 @@ def test_values_and_errors_are_handed_over(gate: Gate) -> None:
     )
     done = gate("pytest:t.py", "Write echo.", code, **{"t.py": HANDED})
     assert done.is_passed, json.loads(done.evidence)["record"]
+
+
+def test_a_process_with_many_open_files_hands_over_too(gate: Gate) -> None:
+    """As a session with many clients: the pipes then have numbers past the sandbox's own limit."""
+    held = [os.dup(0) for _ in range(2 * Limits().open_files)]
+    try:
+        done = gate("pytest:t.py", "Write two.", "def two(): return 2", **{"t.py": TWO})
+    finally:
+        for fd in held:
+            os.close(fd)
+    assert done.is_passed, json.loads(done.evidence)["record"]
+
+
+TWO = "from answer import two\ndef test():\n    assert two() == 2\n"
 
 
 @pytest.mark.parametrize(
