@@ -64,6 +64,8 @@ def __getattr__(name):
 _HARNESS: Final = (
     _PLAIN
     + r"""
+# What is read here are literals of kvg's own and of the checks; the answer, which is not trusted,
+# is on this side, where it can run what it likes anyway.
 import os, sys
 MOST = 8 << 20
 XCPU = 24  # how a process ends that is over its limit on processor time
@@ -95,8 +97,11 @@ while True:
         for fd in (asks, gives):
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
         data = told(eval(asked, {'__builtins__': {}}))
-        while data:
-            data = data[os.write(outer, data):]
+        try:
+            while data:
+                data = data[os.write(outer, data):]
+        except BrokenPipeError:  # what called this one was killed: there is nobody to tell
+            pass
         os._exit(0)
     os.close(outer)
     with open(inner, 'rb') as pipe:
