@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -12,10 +12,11 @@ import torch
 from kvg.model import probe
 from kvg.model.loader import LoadedModel
 from kvg.model.opening import default_schedule
-from kvg_kernels.attention import AttentionSpec, attention
+from kvg_kernels.attention import attention
 from kvg_kernels.bmm import baddbmm, bmm
 from tests import models
 from tests.model.test_architectures import EXACT, load
+from tests.model.test_stock import BROKEN, WRONG
 
 Patch = pytest.MonkeyPatch
 
@@ -31,19 +32,7 @@ def model(name: str) -> LoadedModel:
     return load(EXACT[name](), "BF16", name)
 
 
-OTHERWISE: dict[str, Callable[[AttentionSpec], AttentionSpec]] = {
-    "a key too many": lambda spec: replace(spec, window=spec.window and spec.window + 1),
-    "a key too few": lambda spec: replace(spec, window=spec.window and spec.window - 1),
-    "no window": lambda spec: replace(spec, window=None),
-    "no cap": lambda spec: replace(spec, softcap=None),
-    "another scale": lambda spec: replace(spec, scale=spec.scale * 1.01),
-}
-WINDOWED = ("Mistral", "Gemma 2", "Gemma 3", "Gemma 4", "Gemma 4 MoE", "gpt-oss")
-CASES = [(name, how) for how in list(OTHERWISE)[:3] for name in WINDOWED]
-CASES += [("Gemma 2", "no cap"), *((name, "another scale") for name in EXACT)]
-
-
-@pytest.mark.parametrize(("name", "how"), CASES)
+@pytest.mark.parametrize(("name", "how"), BROKEN)
 def test_attention_that_computes_otherwise_is_another_engine(
     name: str, how: str, monkeypatch: Patch
 ) -> None:
@@ -51,7 +40,7 @@ def test_attention_that_computes_otherwise_is_another_engine(
     assert probe.probe(model(name), None) == before
 
     def other(query, keys, values, start, spec, **more):  # type: ignore[no-untyped-def]
-        return attention(query, keys, values, start, OTHERWISE[how](spec), **more)
+        return attention(query, keys, values, start, WRONG[how](spec), **more)
 
     monkeypatch.setattr(probe, "attention", other)
     assert probe.probe(model(name), None) != before
