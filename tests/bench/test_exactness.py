@@ -86,6 +86,14 @@ def test_bad_sizes_are_usage_errors(kvg: Callable[..., Any]) -> None:
         ExactnessRequest(samples=0)
 
 
+def test_a_batch_of_more_than_all_texts_is_called_what_it_is(user: models.User) -> None:
+    request = ExactnessRequest(samples=2, lengths=(5,), threads=(1,), batches=(1, 3, 10))
+    records = list(bench_exactness(user.store, user.settings, request))
+    runs = [record for record in records if isinstance(record, ExactnessRun)]
+    assert {run.batch for run in runs} == {1, 2}
+    assert len(runs) == 2 * 2 * 5
+
+
 def test_threads_are_as_before(user: models.User) -> None:
     before = torch.get_num_threads()
     request = ExactnessRequest(samples=1, lengths=(5,), threads=(before + 1,))

@@ -164,6 +164,13 @@ def test_layers_that_share_masks_get_the_same_bits(made: Made) -> None:
             assert torch.equal(attention(query, keys, values, 10, spec, masks=masks), alone)
 
 
+def test_the_mask_of_a_whole_block_takes_one_line(made: Made) -> None:
+    query, keys, values = inputs(made, 768, torch.bfloat16)
+    masks: dict[tuple[int, int, int, int, int], torch.Tensor] = {}
+    attention(query, keys, values, 0, SPECS["full"], masks=masks, tiles=(256,))
+    assert [mask.numel() for mask in masks.values()] == [n + 255 for n in (256, 512, 768)]
+
+
 def test_the_window_decides_the_first_block() -> None:
     spec = AttentionSpec(scale=1.0, window=256)
     assert [spec.first_block(block) for block in range(4)] == [0, 0, 1, 2]

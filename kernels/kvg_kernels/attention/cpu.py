@@ -25,10 +25,6 @@ from kvg_kernels.pointwise import pointwise
 TILE_ROWS = 32
 TILE_MENU = (256, 64, 16, 4, 2, 1)
 """Positions per tile, largest first; each divides the block."""
-SPREAD_TILE = BLOCK_TOKENS
-"""Positions per tile from which the heads of a key are a batch, not rows: there is work enough for
-every thread without that, and the mask is read once for all heads."""
-
 MaskCache: TypeAlias = dict[tuple[int, int, int, int, int], torch.Tensor]
 """Masks that the layers of one forward pass share: by first position, tiles, positions per tile,
 heads per key and window."""
@@ -74,7 +70,10 @@ def attention(
     for _, first, last in query_blocks(start, query.shape[1]):
         for a, b, tile in query_tiles(first, last, tiles):
             part = slice(a - start, b - start)
-            _tiles(query[:, part], keys, values, a, tile, spec, sinks, masks, out[:, part])
+            if tile == BLOCK_TOKENS and _is_stock(spec, sinks):
+                _block(query[:, part], keys, values, a, spec, masks, out[:, part])
+            else:
+                _tiles(query[:, part], keys, values, a, tile, spec, sinks, masks, out[:, part])
     return out
 
 
@@ -109,6 +108,61 @@ def query_tiles(first: int, last: int, tiles: Sequence[int]) -> Iterator[tuple[i
                 break
 
 
+def _is_stock(spec: AttentionSpec, sinks: torch.Tensor | None) -> bool:
+    """Whether stock attention has an argument for everything in ``spec``."""
+    return spec.softcap is None and sinks is None
+
+
+def _block(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    first: int,
+    spec: AttentionSpec,
+    masks: MaskCache,
+    result: torch.Tensor,
+) -> None:
+    """Queries of one block, padded to all its positions, from the last to the first.
+
+    Shapes: query ``[H, T, Dk]``, result ``[H, T, Dv]``, written to. The query heads of a key
+    are a batch here, not rows: there is work enough for every thread without that. In falling order
+    of positions what a row sees ends one column before what the row above it sees, so that one line
+    of numbers, read from one place further on for each row, is the mask of the block: it stays in
+    the nearest cache, where a mask with a line for each row would not.
+    """
+    n_heads, n_tokens, k_dim = query.shape
+    groups = keys.shape[0]
+    repeat = n_heads // groups
+    block, lead = divmod(first, BLOCK_TOKENS)
+    if n_tokens != BLOCK_TOKENS:
+        padded = query.new_zeros(n_heads, BLOCK_TOKENS, k_dim)
+        padded[:, lead : lead + n_tokens] = query
+        query = padded
+    low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
+    key = (first - lead, 1, BLOCK_TOKENS, 1, spec.window or 0)
+    if key not in masks:
+        masks[key] = _mask_line(high - low, spec, query)
+    out = functional.scaled_dot_product_attention(
+        query.flip(1).unflatten(0, (groups, repeat)).transpose(0, 1),
+        keys[:, low:high].unsqueeze(0).expand(repeat, -1, -1, -1),
+        values[:, low:high].unsqueeze(0).expand(repeat, -1, -1, -1),
+        attn_mask=masks[key].as_strided((1, 1, BLOCK_TOKENS, high - low), (0, 0, 1, 1)),
+        scale=spec.scale,
+    )
+    rising = out.flip(2)[:, :, lead : lead + n_tokens]
+    result.unflatten(0, (groups, repeat)).transpose(0, 1).copy_(rising)
+
+
+def _mask_line(n_columns: int, spec: AttentionSpec, like: torch.Tensor) -> torch.Tensor:
+    """Additive mask of a block's last position and, each from one place further on, of all others.
+
+    Shape ``[n_columns + 255]``: 0 where seen, -inf where not.
+    """
+    line = torch.full((n_columns + BLOCK_TOKENS - 1,), -torch.inf, dtype=like.dtype)
+    line[max(0, n_columns - (spec.window or n_columns)) : n_columns] = 0
+    return line.to(like.device)
+
+
 def _tiles(
     query: torch.Tensor,
     keys: torch.Tensor,
@@ -130,36 +184,32 @@ def _tiles(
     block = first // BLOCK_TOKENS
     lead = first % tile
     n_tiles = -(-(lead + n_tokens) // tile)
-    is_stock = spec.softcap is None and sinks is None
-    spread = repeat if is_stock and tile >= SPREAD_TILE else 1
-    together = repeat // spread
     rows = query.reshape(groups, repeat, n_tokens, k_dim)
     if n_tokens != n_tiles * tile:
         padded = query.new_zeros(groups, repeat, n_tiles * tile, k_dim)
         padded[:, :, lead : lead + n_tokens] = rows
         rows = padded
-    rows = rows.view(groups, spread, together, n_tiles, tile, k_dim).permute(3, 1, 0, 2, 4, 5)
-    rows = aligned(rows).view(n_tiles * spread, groups, together * tile, k_dim)
+    rows = rows.view(groups, repeat, n_tiles, tile, k_dim).permute(2, 0, 1, 3, 4)
+    rows = aligned(rows).view(n_tiles, groups, repeat * tile, k_dim)
     low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
     seen_keys, seen_values = keys[:, low:high], values[:, low:high]
-    key = (first - lead, n_tiles, tile, together, spec.window or 0)
+    key = (first - lead, n_tiles, tile, repeat, spec.window or 0)
     if key not in masks:
-        masks[key] = _mask(first - lead, n_tiles, tile, together, low, high, spec, query)
-    if is_stock:
+        masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
+    if _is_stock(spec, sinks):
         out = functional.scaled_dot_product_attention(
             rows,
-            seen_keys.unsqueeze(0).expand(n_tiles * spread, -1, -1, -1),
-            seen_values.unsqueeze(0).expand(n_tiles * spread, -1, -1, -1),
+            seen_keys.unsqueeze(0).expand(n_tiles, -1, -1, -1),
+            seen_values.unsqueeze(0).expand(n_tiles, -1, -1, -1),
             attn_mask=masks[key],
             scale=spec.scale,
         )
     else:
         out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
     v_dim = values.shape[-1]
-    out = out.view(n_tiles, spread, groups, together, tile, v_dim).permute(2, 1, 3, 0, 4, 5)
+    out = out.view(n_tiles, groups, repeat, tile, v_dim).permute(1, 2, 0, 3, 4)
     if n_tokens == n_tiles * tile:
-        shape = (groups, spread, together, n_tiles, tile, v_dim)
-        result.unflatten(1, shape[3:5]).unflatten(0, shape[:3]).copy_(out)
+        result.unflatten(1, (n_tiles, tile)).unflatten(0, (groups, repeat)).copy_(out)
     else:
         flat = out.reshape(n_heads, n_tiles * tile, v_dim)
         result.copy_(flat[:, lead : lead + n_tokens])

@@ -42,7 +42,7 @@ Job: TypeAlias = tuple[int, int]
 class ExactnessRequest:
     """Compute ``samples`` texts of each of ``lengths`` tokens in every way that must not matter.
 
-    ``threads`` empty means one and all.
+    ``threads`` empty means one and all. Of ``batches`` more than there are texts become that many.
     """
 
     model: str | None = None
@@ -56,6 +56,9 @@ class ExactnessRequest:
         named = {"--lengths": self.lengths, "--threads": self.threads, "--batch": self.batches}
         for option, values in {**named, "--samples": (self.samples,)}.items():
             check_listed(option, values)
+        texts = self.samples * len(self.lengths)
+        possible = dict.fromkeys(min(size, texts) for size in self.batches)
+        object.__setattr__(self, "batches", tuple(possible))
         if max(self.threads, default=1) > most_threads():
             raise UsageError(
                 f"--threads {max(self.threads)}: more than {most_threads()} on {n_processors()} "
