@@ -1,8 +1,8 @@
 """``smt:``: constraints for z3, in SMT-LIB 2.
 
-With an answer, the file declares a constant ``answer``; the constraints have to be satisfied by
-what was answered, and by nothing else unless ``?any``. Without one the text is the script, and has
-to be unsatisfiable.
+The file declares a constant ``answer``; the constraints have to be satisfied by what is judged, and
+by nothing else unless ``?any``. Without a file what is judged is the script itself, and has to be
+unsatisfiable.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kvg.gates.spec import Spec
 from kvg.sandbox.process import python_argv
 
 _HARNESS: Final = """
-import os, sys, z3
+import re, sys, z3
 nonce, mode = sys.stdin.readline().split()
 formulas = list(z3.parse_smt2_file('script.smt2'))
-def verdict(*more):
+def verdict(*constraints):
     solver = z3.Solver()
-    solver.add(*formulas, *more)
+    solver.add(*constraints)
     return solver.check().r
 def constant():
     found, seen, waiting = None, set(), list(formulas)
@@ -34,27 +34,35 @@ def constant():
             found = node
         waiting.extend(node.children())
     return found
+def is_one(form, text):
+    return re.fullmatch(form, text, re.ASCII) is not None
+def string(char):
+    if ord(char) > 0x2ffff:
+        raise SystemExit('the answer has a character that the solver does not know')
+    return char if ' ' <= char <= '~' and char != chr(92) else chr(92) + 'u{%x}' % ord(char)
 def value(node, text):
     sort = node.sort()
-    if sort == z3.IntSort():
-        return z3.IntVal(int(text))
-    if sort == z3.RealSort():
-        return z3.RealVal(text)
     if sort == z3.StringSort():
-        return z3.StringVal(text)
-    if sort == z3.BoolSort():
-        return z3.BoolVal({'true': True, 'false': False}[text.lower()])
-    if z3.is_bv_sort(sort):
+        return z3.StringVal(''.join(map(string, text.removesuffix(chr(10)))))
+    text = text.strip()
+    if sort == z3.IntSort() and is_one('[+-]?[0-9]+', text):
+        return z3.IntVal(text.removeprefix('+'))
+    if sort == z3.RealSort() and is_one('[+-]?[0-9]+([.][0-9]+|/0*[1-9][0-9]*)?', text):
+        return z3.RealVal(text.removeprefix('+'))
+    if sort == z3.BoolSort() and text.lower() in ('true', 'false'):
+        return z3.BoolVal(text.lower() == 'true')
+    if z3.is_bv_sort(sort) and is_one('[0-9]{1,4000}', text) and int(text) < 2 ** sort.size():
         return z3.BitVecVal(int(text), sort)
-    raise SystemExit('the constant answer has a sort that is not known')
+    raise SystemExit('the answer is no value of the sort ' + str(sort))
 if mode == 'script':
-    said = [verdict(), 0]
+    said = [verdict(*formulas)]
 else:
     node = constant()
     if node is None:
         raise SystemExit('no constraint speaks of a constant answer')
-    given = value(node, open('answer.txt').read().strip())
-    said = [verdict(node == given), verdict(node != given)]
+    given = value(node, open('answer.txt', encoding='utf-8', newline='').read())
+    said = [verdict(*formulas, node == given), verdict(*formulas, node != given),
+            verdict(z3.Not(z3.And(formulas)))]
 print(nonce, *said)
 """
 _SAT: Final = "1"
@@ -68,8 +76,8 @@ def smt_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
 
     if find_spec("z3") is None:
         raise GateFailed("gate smt: z3 is not installed", hint="pip install 'kvg[smt]'")
-    script = place.read(spec.argument)
-    mode = "script" if given.answer is None else "answer"
+    script = place.read(spec.argument) if spec.argument else given.judged
+    mode = "answer" if spec.argument else "script"
     nonce = urandom(16).hex()
     files = {"script.smt2": script, "answer.txt": given.judged, "main.py": _HARNESS.encode()}
     outcome = place.run(python_argv("main.py"), files, stdin=f"{nonce} {mode}\n".encode())
@@ -77,16 +85,19 @@ def smt_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
         outcome.stdout.decode("utf-8", "replace").split(), nonce, mode, "any" in spec.options
     )
     record = {"call": call_record(outcome)}
-    return make_outcome(spec, reason, record, place.configuration({"script": script}))
+    used = {"script": script} if spec.argument else {}
+    return make_outcome(spec, reason, record, place.configuration(used))
 
 
 def _refusal(said: list[str], nonce: str, mode: str, several: bool) -> str:
-    if len(said) != 3 or said[0] != nonce:
+    if len(said) != (2 if mode == "script" else 4) or said[0] != nonce:
         return "the solver did not come to an end"
     if mode == "script":
         return "" if said[1] == _UNSAT else "the script is not unsatisfiable"
     if said[1] != _SAT:
         return "the constraints do not hold for the answer"
+    if said[3] != _SAT:
+        return "the constraints hold whatever the answer is"
     if said[2] == _UNSAT or (several and said[2] == _SAT):
         return ""
     return "the constraints do not single out the answer"

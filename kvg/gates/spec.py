@@ -44,7 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "FILE|EXPRESSION",
             "assertions about text and answer; import answer runs it apart",
         ),
-        Kind("smt", FORMAL, "FILE", "z3: the constraints hold for the answer and for no other"),
+        Kind("smt", FORMAL, "[FILE]", "z3: the constraints hold for the answer and for no other"),
         Kind("coq", FORMAL, "[FILE]", "coqc: a proof without admitted goals or unlisted axioms"),
         Kind("lean", FORMAL, "[FILE]", "lean: a proof without sorry or unlisted axioms"),
         Kind(

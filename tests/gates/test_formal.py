@@ -115,15 +115,56 @@ def test_constraints(gate: Gate) -> None:
     done = gate("smt:c.smt2", "text", "7", **{"c.smt2": SMT})
     assert (done.gate, done.result, done.reason) == ("formal:smt", "PASSED", "")
     assert "do not hold" in gate("smt:c.smt2", "text", "8").reason
-    assert not gate("smt:c.smt2", "text", "seven").is_passed
+    assert gate("smt:c.smt2", "7").is_passed
+    assert "no value of the sort Int" in gate("smt:c.smt2", "text").reason
     loose = {"c.smt2": "(declare-const answer Int)(assert (> answer 3))"}
     assert "single out" in gate("smt:c.smt2", "text", "7", **loose).reason
     assert gate("smt:c.smt2?any", "text", "7").is_passed
     empty = {"c.smt2": "(declare-const answer Int)"}
     assert not gate("smt:c.smt2?any", "text", "7", **empty).is_passed
-    valid = {"c.smt2": "(declare-const x Int)(assert (not (= (+ x 0) x)))"}
-    assert gate("smt:c.smt2", "text", **valid).is_passed
-    assert "unsatisfiable" in gate("smt:c.smt2", "text", **{"c.smt2": SMT}).reason
+    always = {"c.smt2": "(declare-const answer Int)(assert (< answer (+ answer 1)))"}
+    assert "whatever the answer" in gate("smt:c.smt2?any", "text", "7", **always).reason
+
+
+def test_a_script_that_is_judged_itself(gate: Gate) -> None:
+    """Constraints that do not speak of what is judged prove nothing of it."""
+    pytest.importorskip("z3", reason="needs z3-solver")
+    valid = "(declare-const x Int)(assert (not (= (+ x 0) x)))"
+    done = gate("smt:", valid)
+    assert done.is_passed and [part.name for part in done.configuration] == ["sandbox: bubblewrap"]
+    assert gate("smt", "text", valid).is_passed
+    assert "unsatisfiable" in gate("smt:", SMT).reason
+    assert not gate("smt:", "The moon is made of cheese.").is_passed
+    for answer in (None, "7"):
+        done = gate("smt:c.smt2", "The moon is made of cheese.", answer, **{"c.smt2": valid})
+        assert "no constraint speaks of" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("sort", "value", "right", "wrong"),
+    [
+        ("Int", "10", ("10", " 10\n", "+10", "010"), ("1_0", "１０", "10.0", "ten", "")),
+        ("(_ BitVec 8)", "#x02", ("2",), ("258", "-254", "1_0", "٢")),
+        ("Real", "(/ 1.0 4.0)", ("1/4", "0.25", "2/8"), ("1/0", "25e-2", "1/4/1", "nan")),
+        ("Bool", "true", ("true", "TRUE\n"), ("false", "1", "yes")),
+        (
+            "String",
+            '"a4"',
+            ("a4", "a4\n"),
+            (" a4", r"a\u{34}", r"a\u0034", "a4\n\n", "a\U0010ffff"),
+        ),
+        ("String", r'"\u{e9}\u{5c}x"', ("é\\x",), ("é\\\\x", "é")),
+    ],
+)
+def test_an_answer_is_taken_as_it_is_written(
+    gate: Gate, sort: str, value: str, right: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    pytest.importorskip("z3", reason="needs z3-solver")
+    script = {"c.smt2": f"(declare-const answer {sort})(assert (= answer {value}))"}
+    for answer in right:
+        assert gate("smt:c.smt2", "text", answer, **script).is_passed, answer
+    for answer in wrong:
+        assert not gate("smt:c.smt2", "text", answer, **script).is_passed, answer
 
 
 def test_88_seeds_agree_or_one_rejects(place: Place) -> None:
