@@ -59,6 +59,11 @@ def printable(text: str) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """``text`` in one line, whatever it holds: names come from wherever they come from."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _colored(env: Mapping[str, str], choice: ColorChoice, tty: bool) -> bool:
     if choice != "auto":
         return choice == "always"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kvg import durable
 from kvg.digest import Digest, Sha256Stream
 from kvg.errors import Corrupt, NotFound, UsageError
+from kvg.flow.settings import check_file_name
 from kvg.frozen import frozen
 from kvg.objects.statement import Resource
 
@@ -86,7 +87,9 @@ def depends_of(store: Store, settings: Settings, paths: Sequence[Path]) -> tuple
         digest = _digest(settings.cwd / path)
         if digest is None:
             raise NotFound(f"{path}: no such file", hint="--depends FILE")
-        found.append(Resource(_name(store, settings, path), digest))
+        name = _name(store, settings, path)
+        check_file_name(name)
+        found.append(Resource(name, digest))
     return tuple(found)
 
 

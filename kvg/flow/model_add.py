@@ -13,7 +13,7 @@ from kvg.flow.records.models import ModelEntry
 from kvg.flow.registered import DEFAULT_KEY, SECTION, check_torch
 from kvg.flow.requests import ModelAddRequest
 from kvg.flow.sealed import fingerprint_cache
-from kvg.flow.settings import Settings
+from kvg.flow.settings import Settings, check_file_name
 
 if TYPE_CHECKING:
     from kvg.store import Store
@@ -34,6 +34,8 @@ def model_add(store: Store, settings: Settings, request: ModelAddRequest) -> Mod
         )
     folder = _folder(settings, request)
     adapter = _adapter(settings, request)
+    for path in (folder, adapter) if adapter else (folder,):
+        check_file_name(str(path))
     files = read_model(
         folder,
         dtype=request.dtype,

@@ -68,7 +68,10 @@ class Settings:
         check_device(self.device)
 
 
-def check_text(text: str, *, what: str) -> None:
+TEXT_HINT = "give UTF-8; a file is read with the verb's option for files"
+
+
+def check_text(text: str, *, what: str, hint: str = TEXT_HINT) -> None:
     """Raise ``UsageError`` unless ``text`` is Unicode: what was not UTF-8 on a command line, and
     half a surrogate pair in JSON, is not."""
     try:
@@ -76,8 +79,13 @@ def check_text(text: str, *, what: str) -> None:
     except UnicodeEncodeError as error:
         raise UsageError(
             f"{what}: not Unicode text at character {error.start}",
-            hint="give UTF-8; a file is read with the verb's option for files",
+            hint=hint,
         ) from None
+
+
+def check_file_name(name: str) -> None:
+    """Raise ``UsageError`` unless documents can hold ``name``: that of a file may be any bytes."""
+    check_text(name, what=repr(name), hint="rename it: a document holds names in UTF-8")
 
 
 def check_device(device: str) -> None:

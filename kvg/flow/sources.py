@@ -11,7 +11,7 @@ from kvg import durable
 from kvg.digest import sha256
 from kvg.errors import Corrupt, UsageError
 from kvg.flow.requests import DepositRequest
-from kvg.flow.settings import Settings, check_text
+from kvg.flow.settings import Settings, check_file_name, check_text
 from kvg.objects.statement import Kind, Resource
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def _slot_source(settings: Settings) -> Source:
 
 def read_part(settings: Settings, path: Path) -> tuple[str, bytes]:
     """The name and the bytes of one file. Raises ``NotFound`` and ``UsageError``."""
+    check_file_name(path.name)
     full = settings.cwd / path
     if full.is_dir():
         raise UsageError(f"{path}: a folder, not a file", hint="give the files in it")

@@ -90,6 +90,10 @@ class Spec:
 
 def parse_spec(text: str) -> Spec:
     """``KIND:ARGUMENT``. Raises ``UsageError``."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"gate {text[:80]!r}: not UTF-8", hint="rename the file") from None
     name, _, argument = text.partition(":")
     if "?" in name:  # options without an argument
         name, argument = name[: name.index("?")], text[text.index("?") :]

@@ -158,7 +158,7 @@ def cache_key(path: Path, dtype: str) -> bytes | None:
     if time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) < 2_000_000_000:
         return None
     text = "\x00".join([str(path), *map(str, parts), dtype])
-    return bytes.fromhex(sha256(text.encode())[7:])
+    return bytes.fromhex(sha256(os.fsencode(text))[7:])
 
 
 def _indexed_files(index: Path) -> tuple[str, ...]:

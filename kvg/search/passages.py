@@ -25,6 +25,8 @@ PASSAGE_CHARS = 800
 """A passage ends with the paragraph in which it gets this long, or with a line at twice that."""
 
 MAX_WORDS = 64
+MOST_HITS = 1 << 31
+"""More than any index has; SQLite's integers end somewhere."""
 _WORD = re.compile(r"\w+")
 _ROW = re.compile(r"[^\n]*\n|[^\n]+")
 _TABLES = """
@@ -144,7 +146,7 @@ class PassageIndex:
             "SELECT block, path, line, text, bm25(passages) AS score FROM passages "
             "WHERE passages MATCH ?1 AND (?2 IS NULL OR block = ?2) "
             "ORDER BY score, block, path, line LIMIT ?3",
-            (" OR ".join(f'"{word}"' for word in words), block, limit),
+            (" OR ".join(f'"{word}"' for word in words), block, min(limit, MOST_HITS)),
         )
         return tuple(
             Hit(Passage(int(block), str(path), int(line), str(body)), -float(score))

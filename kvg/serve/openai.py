@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -250,9 +251,11 @@ def parse_asked(body: Mapping[str, object], *, is_chat: bool) -> Asked:
         raise UsageError(f"{unknown[0][:40]}: no parameter of this session")
     for name, allowed in NEUTRAL.items():
         value = body.get(name)
-        if value is not None and value not in allowed:
+        if value is not None and not any(_is_same(value, item) for item in allowed):
             raise UsageError(f"{name}: not supported here")
     stream = _taken(body, "stream", as_bool) or False
+    if body.get("stream_options") is not None and not stream:
+        raise UsageError("stream_options: only with stream")
     return Asked(
         model=_taken(body, "model", as_text) or "",
         request=GraftRequest(
@@ -266,6 +269,11 @@ def parse_asked(body: Mapping[str, object], *, is_chat: bool) -> Asked:
         stream=stream,
         include_usage=_wants_usage(body.get("stream_options")),
     )
+
+
+def _is_same(value: object, allowed: object) -> bool:
+    """Equal, and true is no 1."""
+    return value == allowed and isinstance(value, bool) == isinstance(allowed, bool)
 
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "seed", "stop")
@@ -283,13 +291,24 @@ def _sampling(body: Mapping[str, object]) -> Sampling:
         most = _taken(body, "max_tokens", as_int)
     top_p = _taken(body, "top_p", as_number)
     stop = body.get("stop")
-    return Sampling(
-        max_tokens=MAX_NEW_TOKENS if most is None else most,
-        temperature=_taken(body, "temperature", as_number) or 0.0,
-        top_p=1.0 if top_p is None else top_p,
-        seed=_taken(body, "seed", as_int),
-        stop=as_texts([stop] if isinstance(stop, str) else stop or [], "stop"),
-    )
+    stops = [] if stop is None else [stop] if isinstance(stop, str) else stop
+    try:
+        return Sampling(
+            max_tokens=MAX_NEW_TOKENS if most is None else most,
+            temperature=_taken(body, "temperature", as_number) or 0.0,
+            top_p=1.0 if top_p is None else top_p,
+            seed=_taken(body, "seed", as_int),
+            stop=as_texts(stops, "stop"),
+        )
+    except UsageError as error:  # it names the command's option
+        raise UsageError(_OPTION.sub(_parameter, error.message)) from None
+
+
+_OPTION = re.compile(r"^--([a-z-]+)")
+
+
+def _parameter(option: re.Match[str]) -> str:
+    return option[1].replace("-", "_")
 
 
 def _prompts(value: object) -> tuple[str, ...]:
@@ -304,6 +323,11 @@ def _prompts(value: object) -> tuple[str, ...]:
 def _messages(value: object) -> tuple[Mapping[str, str], ...]:
     """Messages whose content is text, or a list of parts that are text."""
     items = value if isinstance(value, list) else []
+    for number, item in enumerate(items):
+        said = item.items() if isinstance(item, dict) else ()
+        for key, more in said:
+            if key not in ("role", "content") and more not in (None, [], {}):
+                raise UsageError(f"messages: message {number}: {key[:40]}: not supported here")
     flat = [
         {**item, "content": _joined(item.get("content"))} if isinstance(item, dict) else item
         for item in items
@@ -325,7 +349,7 @@ def _wants_usage(value: object) -> bool:
         return False
     if not isinstance(value, dict) or value.keys() - {"include_usage", "include_obfuscation"}:
         raise UsageError("stream_options: only include_usage is known")
-    return value.get("include_usage") is True
+    return _taken(value, "include_usage", as_bool) or False
 
 
 def _check_model(desk: Desk, name: str) -> None:

@@ -229,7 +229,7 @@ def _try_sizes(folder: Path) -> lmdb.Environment:
     for size in MAP_SIZES:
         try:
             return lmdb.open(
-                os.fspath(folder),
+                os.fsencode(folder),
                 map_size=size,
                 max_dbs=len(t.ALL),
                 max_readers=MAX_READERS,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from kvg.errors import Conflict, NotFound, UsageError
 from kvg.flow.context import create
 from kvg.flow.context.ask import ask_context
+from kvg.flow.context.corpus import _text as read_text
+from kvg.flow.context.corpus import read_corpus
 from kvg.flow.context.create import ContextRequest, create_context
 from kvg.flow.context.places import find_place, list_contexts
 from kvg.flow.context.search import search_context
@@ -22,6 +26,7 @@ from kvg.flow.gc import gc
 from kvg.flow.records.contexts import ContextBlock, ContextMade
 from kvg.flow.replay import replay
 from kvg.flow.requests import ContextAskRequest, ReplayRequest
+from kvg.report import SilentReport
 from kvg.store.layout import SEARCH
 from tests import models
 from tests.flow.conftest import Ran
@@ -279,6 +284,77 @@ def test_bad_input_is_refused(user: models.User, corpus: Path, paths: tuple[str,
             create_context(user.store, user.settings, ContextRequest("d", tuple(map(Path, paths))))
         )
     assert user.store.refs() == {}
+
+
+class Told(SilentReport):
+    """Keeps its notices."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+def test_what_has_no_name_or_goes_is_passed_over(
+    user: models.User, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (corpus / os.fsdecode(b"\xff.txt")).write_text("its name is no text")
+    (corpus / "going.txt").write_text("it goes while the folder is read")
+    read = read_text
+
+    def vanish(path: Path) -> str | None:
+        if path.name == "going.txt":
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr("kvg.flow.context.corpus._text", vanish)
+    report = Told()
+    made = user.with_settings(report=report)
+    files = read_corpus(made.settings, [Path("docs")])
+    assert [file.path for file in files] == [f"docs/{n}.md" for n in range(4)] + [
+        "docs/sub/last.md"
+    ]
+    assert "2 files" in report.notices[0] and "picture.bin" in report.notices[0]
+
+
+@pytest.mark.parametrize("command", [("deposit", "x"), ("context", "create", "x")])
+def test_a_named_file_whose_name_is_no_text_is_refused(
+    kvg: Callable[..., Ran], corpus: Path, command: tuple[str, ...]
+) -> None:
+    name = os.fsdecode(b"\xff.txt")
+    Path(corpus.parent, name).write_text("it cannot be signed for")
+    ran = kvg(*command, name)
+    assert ran.code == 2 and "rename it" in ran.err
+
+
+def test_a_deep_folder(user: models.User) -> None:
+    here = os.open(user.folder, os.O_RDONLY)
+    try:
+        for _ in range(1200):
+            os.mkdir("d", dir_fd=here)
+            inner = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = inner
+        os.close(os.open("f.txt", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    finally:
+        os.close(here)
+    (user.folder / "d" / "a.txt").write_text("near")
+    assert [file.path for file in read_corpus(user.settings, [Path("d")])] == ["d/a.txt"]
+    subprocess.run(["rm", "-r", user.folder / "d"], check=True)
+
+
+def test_names_and_text_of_files_leave_a_terminal_alone(
+    kvg: Callable[..., Ran], corpus: Path
+) -> None:
+    name = "new\nline \x1b[31m.md"
+    (corpus / name).write_text("# Quagga\n\nThe quagga grazes alone.\n")
+    assert kvg("context", "create", "docs", "docs", "--block-tokens", str(BLOCK)).code == 0
+    for words in (("search", "docs", "quagga"), ("ask", "docs", "quagga?"), ("show", "docs")):
+        ran = kvg("context", *words)
+        named = [line for line in ran.out.splitlines() if "docs/" in line]
+        assert not any("\x1b" in line for line in named), words
+        assert any("docs/new\\nline \\x1b[31m.md:1" in line for line in named), words
 
 
 def test_the_command_line(kvg: Callable[..., Ran], corpus: Path) -> None:

@@ -55,6 +55,30 @@ def test_it_works_before(made: Kvg) -> None:
     assert made(*GRAFT).code == 0
 
 
+NO_TEXT = os.fsdecode(b"name\xff")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deposit", "x", NO_TEXT),
+        ("deposit", "x", "--chat", NO_TEXT),
+        ("deposit", "x", "t.md", "--depends", NO_TEXT),
+        ("deposit", "x", "t.md", "--family", NO_TEXT),
+        ("deposit", "x", "t.md", "--gate", f"cmd:cat {NO_TEXT}"),
+        ("model", "add", "x", "model\udcff"),
+    ],
+    ids=lambda words: words[0] + words[-2],
+)
+def test_a_file_whose_name_is_no_text(
+    made: Kvg, user: models.User, folder: Path, words: tuple[str, ...]
+) -> None:
+    (user.folder / NO_TEXT).write_text('[{"role": "user", "content": "x"}]')
+    (user.folder / "t.md").write_text("another text")
+    shutil.copytree(folder, user.folder / "model\udcff")
+    check_refused(made(*words), 2, "\\udcff", "rename")
+
+
 def test_no_such_ref(made: Kvg) -> None:
     check_refused(made("graft", "nope"), 3, "nope")
     check_refused(made("logits", "nope"), 3, "nope")

@@ -42,6 +42,10 @@ def test_the_best_passage_comes_first_and_words_of_the_path_count() -> None:
     assert scores == sorted(scores, reverse=True) and scores[0] > 0
 
 
+def test_a_limit_beyond_every_number() -> None:
+    assert len(PassageIndex.of(build_index(ROWS, mark="m")).search("page", limit=10**30)) == 2
+
+
 @pytest.mark.parametrize("query", ["", "?!", '"', "page OR", 'a" NEAR (b', "NOT *", "páge\0x"])
 def test_a_query_is_words_and_nothing_else(query: str) -> None:
     PassageIndex.of(build_index(ROWS, mark="m")).search(query, limit=3)

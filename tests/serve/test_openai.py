@@ -214,7 +214,14 @@ def test_a_forged_token_is_refused(desk: Home) -> None:
         {"n": 2},
         {"echo": True},
         {"stream": 1},
+        {"n": True},
+        {"logprobs": True},
+        {"stop": {}},
+        {"stop": 0},
         {"stream_options": {"x": 1}},
+        {"stream": True, "stream_options": {"x": 1}},
+        {"stream": True, "stream_options": {"include_usage": "yes"}},
+        {"stream_options": {"include_usage": True}},
         {"kvg_ref": ["one"]},
         {"messages": []},
     ],
@@ -235,9 +242,22 @@ def test_parameters_that_do_not_fit(body: dict) -> None:
         [{"role": 3, "content": "x"}],
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
         ["x"],
+        [{"role": "user", "content": "x", "name": "bob"}],
+        [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}],
     ],
     ids=json.dumps,
 )
 def test_messages_that_do_not_fit(messages: object) -> None:
     with pytest.raises(UsageError):
         parse_asked({"model": "tiny", "messages": messages}, is_chat=True)
+
+
+def test_an_answers_own_message_goes_back_as_it_came() -> None:
+    said = {"role": "assistant", "content": "x", "refusal": None, "tool_calls": None}
+    asked = parse_asked({"model": "tiny", "messages": [{**said, "annotations": []}]}, is_chat=True)
+    assert asked.request.messages == ({"role": "assistant", "content": "x"},)
+
+
+def test_a_refusal_names_the_parameter_of_the_api() -> None:
+    with pytest.raises(UsageError, match=r"^max_tokens -1: "):
+        parse_asked({"model": "tiny", "prompt": "x", "max_tokens": -1}, is_chat=False)

@@ -22,6 +22,13 @@ def test_init_again_is_harmless(tmp_path: Path) -> None:
     assert again.refs() == {"demo": made.digest}
 
 
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path / os.fsdecode(b"\xff"))
+    made = a.deposit(store, key)
+    again = Store.open(store.root)
+    assert again.refs() == {"demo": made.digest}
+
+
 def test_an_interrupted_init_is_finished(tmp_path: Path) -> None:
     store, _ = a.make_store(tmp_path)
     (store.root / "format").unlink()

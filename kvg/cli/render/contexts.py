@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, seconds, size
-from kvg.cli.terminal import printable
+from kvg.cli.terminal import one_line, printable
 from kvg.flow.records.contexts import (
     ContextAnswer,
     ContextBlock,
@@ -66,7 +66,7 @@ def place(record: ContextPlace, view: View) -> Iterator[str]:
 
 
 def passage(record: ContextPassage, view: View) -> Iterator[str]:
-    name = view.terminal.out(f"{record.path}:{record.line}", "bold")
+    name = view.terminal.out(f"{one_line(record.path)}:{record.line}", "bold")
     yield f"{name}  {record.ref}  {record.score:.1f}\n"
     rows = [row for row in record.text.splitlines() if row.strip()]
     for row in rows if view.verbose else rows[:SHOWN_LINES]:
@@ -77,7 +77,7 @@ def answer(record: ContextAnswer, view: View) -> Iterator[str]:
     """The text on stdout, with where it stands; what the graft was on stderr."""
     yield (printable(record.text) if view.person else record.text) + "\n"
     for citation in record.citations:
-        yield f"[{citation}]\n"
+        yield f"[{one_line(citation)}]\n"
     exact = "exact" if record.exact else "not exact"
     tried = f", the best of {len(record.candidates)}" if len(record.candidates) > 1 else ""
     view.aside(
@@ -92,7 +92,8 @@ def _parts(parts: tuple[Mapping[str, object], ...]) -> str:
     end = int(cast("int", last["line"])) + int(cast("int", last["lines"])) - 1
     more = f" and {len(parts) - 2} more" if len(parts) > 2 else ""
     begin = f"{first['path']}:{first['line']}"
-    return f"{begin}-{end}" if len(parts) == 1 else f"{begin} to {last['path']}:{end}{more}"
+    whole = f"{begin}-{end}" if len(parts) == 1 else f"{begin} to {last['path']}:{end}{more}"
+    return one_line(whole)
 
 
 RENDERERS = cast(

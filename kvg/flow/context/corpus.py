@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import NotFound, UsageError
+from kvg.flow.settings import check_file_name
 from kvg.flow.sources import MAX_SOURCE_BYTES, parse_text
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
+
+
+NAMED = 3
+"""Files that a notice names."""
 
 
 @frozen
@@ -27,15 +32,19 @@ class File:
 def read_corpus(settings: Settings, paths: Sequence[Path]) -> tuple[File, ...]:
     """The text files that ``paths`` name: files as they stand, folders by name, hidden ones not.
 
-    What is no UTF-8 text in a folder is passed over with a notice; links are not followed there.
-    Raises ``NotFound``, and ``UsageError`` for a named file that is no text, for two files of one
-    name, and when there is no text at all.
+    What is no UTF-8 text in a folder, or not by its name, is passed over with a notice, what goes
+    while it is read without one; links are not followed there. Raises ``NotFound``, and
+    ``UsageError`` for a named file that is no text, for two files of one name, and when there is no
+    text at all.
     """
     found: dict[str, File] = {}
     for path in paths:
         for file in _files(settings, path):
             if file.path in found:
-                raise UsageError(f"{file.path}: there twice", hint="give each file once")
+                raise UsageError(
+                    f"{file.path}: two files have this name, or one is given twice",
+                    hint="give each file once, or a folder that holds both",
+                )
             if file.text:
                 found[file.path] = file
     if not found:
@@ -46,6 +55,7 @@ def read_corpus(settings: Settings, paths: Sequence[Path]) -> tuple[File, ...]:
 def _files(settings: Settings, path: Path) -> Iterator[File]:
     full = settings.cwd / path
     name = _name(path)
+    check_file_name(str(name))
     if not full.is_dir():
         with durable.translated(path), open(full, "rb") as file:
             data = file.read(MAX_SOURCE_BYTES + 1)
@@ -53,15 +63,23 @@ def _files(settings: Settings, path: Path) -> Iterator[File]:
             raise UsageError(f"{path}: larger than {MAX_SOURCE_BYTES} bytes")
         yield File(str(name), parse_text(data, what=str(path)))
         return
-    passed = 0
+    passed: list[str] = []
     for inner in _walk(full):
-        text = _text(inner)
-        if text is None:
-            passed += 1
+        own = inner.relative_to(full).as_posix()
+        try:
+            text = _text(inner)
+        except NotFound:  # it went since its folder was read
+            continue
+        if text is None or not _is_utf8(own):
+            passed.append(own)
         else:
-            yield File(str(name / inner.relative_to(full).as_posix()), text)
+            yield File(str(name / own), text)
     if passed:
-        settings.report.notice(f"{path}: {passed} files are no UTF-8 text and were passed over")
+        more = ", …" if len(passed) > NAMED else ""
+        settings.report.notice(
+            f"{path}: {len(passed)} files that are no UTF-8 text of at most 1 GiB, or not by name, "
+            f"were passed over: {', '.join(passed[:NAMED])}{more}"
+        )
 
 
 def _name(path: Path) -> PurePosixPath:
@@ -73,17 +91,36 @@ def _name(path: Path) -> PurePosixPath:
 
 def _walk(folder: Path) -> Iterator[Path]:
     """The regular files below ``folder``, by name; what is hidden and links are left out."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        raise NotFound(f"{folder}: cannot read: {(error.strerror or '').lower()}") from None
-    for entry in entries:
-        if entry.name.startswith(".") or entry.is_symlink():
+    left = [iter(_entries(folder))]
+    while left:
+        entry = next(left[-1], None)
+        if entry is None:
+            left.pop()
+        elif entry.name.startswith(".") or entry.is_symlink():
             continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
+        elif entry.is_dir(follow_symlinks=False):
+            left.append(iter(_entries(Path(entry.path), may_go=True)))
         elif entry.is_file(follow_symlinks=False):
             yield Path(entry.path)
+
+
+def _entries(folder: Path, *, may_go: bool = False) -> list[os.DirEntry[str]]:
+    """What ``folder`` holds, by name; nothing where it went meanwhile and ``may_go``."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        if may_go and isinstance(error, FileNotFoundError):
+            return []
+        raise NotFound(f"{folder}: cannot read: {(error.strerror or '').lower()}") from None
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text(path: Path) -> str | None:
