@@ -20,7 +20,7 @@ from kvg.flow.freshness import Contract, check_fresh, contract_for
 from kvg.flow.method import caller_of, holds_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.settings import signing_key
-from kvg.flow.solve import HIT, run_program, solve
+from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, Resource
 from kvg.problem.family import Problem, parse_problem
@@ -152,6 +152,8 @@ def _try(
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
     )
+    if not _is_met(store, settings, request, problem):
+        return replace(missed, reason=NOT_MET)
     exemplar = _exemplar(store, settings, problem.family.digest, request.parent)
     opened = opened or _open(store, settings, request.model)
     if exemplar is not None and exemplar.manifest.model != opened.files.identity:
@@ -172,6 +174,15 @@ def _try(
     if not request.learn or settings.dry_run:
         return found
     return _learn(store, settings, request, problem, opened, tried, found, contract, started)
+
+
+def _is_met(store: Store, settings: Settings, request: SolveRequest, problem: Problem) -> bool:
+    """Whether the values of ``problem`` meet its constraint."""
+    if request.constraint is None:
+        return True
+    caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
+    holds = holds_of(caller, request.constraint, request.names, len(problem.slots))
+    return holds is None or all(holds([problem.slots]))
 
 
 def _learn(

@@ -149,17 +149,22 @@ def holds_of(
         return None
     from kvg.flow.proving import slot_values
 
-    slots = ", ".join(f"s{n}" for n in range(n_slots))
-    given = "; ".join(f"{name} = s{n}" for n, name in enumerate(names)) or "pass"
-    source = (
-        f"from math import *\ndef holds({slots}):\n    {given}\n    return bool(\n{constraint}\n)\n"
-    ).encode()
+    source = constraint_program(constraint, names, n_slots)
 
     def holds(instances: Sequence[Instance]) -> Sequence[bool]:
         called = caller.call(source, "holds", [slot_values(item) for item in instances])
         return [item.value is True for item in called]
 
     return holds
+
+
+def constraint_program(constraint: str, names: Sequence[str], n_slots: int) -> bytes:
+    """A program whose ``holds(s0, s1, …)`` says whether values meet ``constraint``."""
+    slots = ", ".join(f"s{n}" for n in range(n_slots))
+    given = "; ".join(f"{name} = s{n}" for n, name in enumerate(names)) or "pass"
+    return (
+        f"from math import *\ndef holds({slots}):\n    {given}\n    return bool(\n{constraint}\n)\n"
+    ).encode()
 
 
 def store_method(

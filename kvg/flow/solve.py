@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, GateFailed, NotFound, Untrusted, UsageError
-from kvg.flow.method import caller_of, newest_method, verified_method
+from kvg.flow.method import caller_of, constraint_program, newest_method, verified_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.problem.family import parse_problem
 from kvg.problem.literals import Literal, parse_literal
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
-    from kvg.gates.calls import Caller
+    from kvg.gates.calls import Called, Caller
     from kvg.store import Store
     from kvg.store.selector import Selector
     from kvg.verify.method import Verdicts, VerifiedMethod
 
 HIT = "HIT"
 MISS = "MISS"
+NOT_MET = "the values do not meet the constraint"
+"""Why there is no answer to a problem that its own constraint excludes."""
 
 
 def solve(
@@ -38,7 +40,8 @@ def solve(
     selector: Selector | None = None,
 ) -> AnswerFound:
     """The answer of the newest method of exactly this family that counts; without one, of the
-    stored trace of exactly this text; else a miss.
+    stored trace of exactly this text; else a miss. Values that do not meet the constraint are not
+    of the family, whatever its methods give.
 
     No near family is ever taken. A process that solves again gives ``verdicts``, a ``caller`` that
     keeps an enclosure ready, and a ``selector``, which is heeded as long as the log has not grown.
@@ -71,7 +74,10 @@ def solve(
     if outside is not None:
         return _recall(store, settings, family, text, canonical_us, select_us, outside)
     caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
-    answer = run_program(caller, found.program, problem.slots, what=f"method {short(found.digest)}")
+    what = f"method {short(found.digest)}"
+    answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
+    if answer is None:
+        return _recall(store, settings, family, text, canonical_us, select_us, NOT_MET)
     return AnswerFound(
         status=HIT,
         family=family,
@@ -138,7 +144,12 @@ def _recall(
 def run_method(
     store: Store, settings: Settings, target: str, raw: Sequence[str], *, no_sandbox: bool = False
 ) -> AnswerFound:
-    """Run a stored method on literals given one by one. Raises ``UsageError`` out of its ranges."""
+    """Run a stored method on literals given one by one, which may break the family's constraint.
+
+    Raises ``UsageError`` out of its ranges.
+    """
+    from kvg.flow.family import stored_family
+
     began = time.perf_counter()
     found = verified_method(store, target)
     verified = time.perf_counter()
@@ -148,6 +159,8 @@ def run_method(
     outside = _outside(found, slots)
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
+    if stored_family(store, found.method.family).constraint is not None:
+        settings.report.notice("the family's constraint is not looked at here: kvg solve does that")
     caller = caller_of(settings, store, no_sandbox=no_sandbox)
     answer = run_program(caller, found.program, slots, what=f"method {short(found.digest)}")
     return AnswerFound(
@@ -187,9 +200,34 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
 def run_program(caller: Caller, program: bytes, slots: Sequence[Literal], *, what: str) -> str:
     """The answer as text. Raises ``GateFailed`` when the program gives none."""
     from kvg.flow.proving import slot_values
-    from kvg.gates.calls import answer_text
 
     (called,) = caller.call(program, "solve", [slot_values(tuple(slots))])
+    return _told(called, what)
+
+
+def run_where(
+    caller: Caller,
+    program: bytes,
+    slots: Sequence[Literal],
+    constraint: str | None,
+    names: Sequence[str],
+    *,
+    what: str,
+) -> str | None:
+    """As ``run_program``; None for values that do not meet the constraint: nothing was proved of
+    them, and the program is not run."""
+    if constraint is None:
+        return run_program(caller, program, slots, what=what)
+    from kvg.flow.proving import slot_values
+
+    condition = constraint_program(constraint, names, len(slots))
+    called = caller.call_where(condition, program, "solve", slot_values(tuple(slots)))
+    return None if called is None else _told(called, what)
+
+
+def _told(called: Called, what: str) -> str:
+    from kvg.gates.calls import answer_text
+
     if called.error is not None:
         raise GateFailed(f"{what}: {called.error}")
     return answer_text(called.value)

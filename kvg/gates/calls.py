@@ -60,27 +60,28 @@ def letter(c):
         return c
     units = c.encode('utf-16-be', 'surrogatepass').hex()
     return ''.join('\\u' + units[i:i + 4] for i in range(0, len(units), 4))
-nonce, name, calls, source = eval(sys.stdin.read(), {'__builtins__': {}})
+nonce, sources, calls = eval(sys.stdin.read(), {'__builtins__': {}})
 out = os.dup(1)
 os.dup2(2, 1)
 sys.stdin = open(os.devnull)
-code = compile(source, 'program.py', 'exec')
-def call(arguments):
+codes = [compile(source, 'program.py', 'exec') for source in sources]
+def call(number, name, arguments):
     scope = {'__name__': 'program'}
-    exec(code, scope)
+    exec(codes[number], scope)
     if not callable(scope.get(name)):
         raise TypeError('the program defines no ' + name)
     return outward(scope[name](*arguments))
 def write(fd, data):
     while data:
         data = data[os.write(fd, data):]
-for n, arguments in enumerate(calls):
+for n, (number, name, arguments, is_condition) in enumerate(calls):
     inner, outer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(inner)
+        os.close(out)
         try:
-            said = ['value', call([inward(v) for v in arguments])]
+            said = ['value', call(number, name, [inward(v) for v in arguments])]
         except BaseException as error:
             said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
         write(outer, spelt(said).encode())
@@ -97,6 +98,8 @@ for n, arguments in enumerate(calls):
     if not said.endswith(b']'):
         said = spelt(['error', 'SIGXCPU' if status == 24 else f'ended with {status}']).encode()
     write(out, b'%s [%d,%s]\n' % (nonce.encode(), n, said.replace(b'\n', b' ')))
+    if is_condition and said != b'["value",["bool",true]]':
+        break
 os._exit(0)
 """
 
@@ -132,12 +135,26 @@ class Caller:
         Raises ``GateFailed`` where there is no sandbox. All that the program does wrong is told in
         what it gave.
         """
+        return self._made([program], [_Call(0, name, arguments, False) for arguments in calls])
+
+    def call_where(
+        self, condition: bytes, program: bytes, name: str, arguments: Sequence[Answer]
+    ) -> Called | None:
+        """As one ``call``, where ``holds`` of the program ``condition`` gives True for the same
+        ``arguments``; else None, and ``program`` is not called."""
+        calls = [_Call(0, "holds", arguments, True), _Call(1, name, arguments, False)]
+        is_met, called = self._made([condition, program], calls)
+        return called if is_met.value is True else None
+
+    def _made(self, programs: Sequence[bytes], calls: Sequence[_Call]) -> tuple[Called, ...]:
         nonce = os.urandom(16).hex()
-        given = (nonce, name, [[encode_value(value) for value in call] for call in calls], program)
+        given = (nonce, [*programs], [call.document() for call in calls])
         outcome = self._take().finish(ascii(given).encode())
         if self._keep_ready:
             self._ready = start(self._job, self.enclosure)
-        found = dict(_lines(outcome.stdout, nonce))
+        found: dict[int, Called] = {}
+        for n, called in _lines(outcome.stdout, nonce):
+            found.setdefault(n, called)  # what is told first was told before a later one ran
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
         return tuple(found.get(n, missing) for n in range(len(calls)))
 
@@ -154,6 +171,21 @@ class Caller:
             taken.end()
             taken = None
         return taken or start(self._job, self.enclosure)
+
+
+@frozen
+class _Call:
+    """One call: which of the programs, which function. After a condition that does not give True
+    no other is made."""
+
+    program: int
+    name: str
+    arguments: Sequence[Answer]
+    is_condition: bool
+
+    def document(self) -> tuple[object, ...]:
+        arguments = [encode_value(value) for value in self.arguments]
+        return self.program, self.name, arguments, self.is_condition
 
 
 @frozen

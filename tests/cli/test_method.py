@@ -105,6 +105,21 @@ def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: St
     assert kvg("solve", TEXT, "--constraint", "s1 >= s0").out == "6\n"
 
 
+def test_values_that_break_the_constraint_are_no_instance(kvg: Run, store: Store) -> None:
+    """The method was proved of none of them: it gives what is wrong, or never ends."""
+    Path("p.py").write_text("def solve(a, b):\n    while a > b: pass\n    return b - a\n")
+    Path("c.py").write_text("def check(answer, a, b): return a + answer == b\n")
+    named = ("--constraint", "low <= high", "--name", "low", "--name", "high")
+    assert kvg(*ADD, *named).code == 0
+    for constraint in (named, ("--constraint", "s1 >= s0"), ("--constraint", "not not s0 <= s1")):
+        assert kvg("solve", TEXT, *constraint).out == "6\n"
+        missed = kvg("solve", "Sum the integers from 9 to 3.", *constraint, "--json")
+        assert missed.code == 3 and missed.record["answer"] is None
+        assert missed.record["reason"] == "the values do not meet the constraint"
+    run = kvg("method", "run", kvg("family", "list", "--json").records[0]["methods"][0], "3", "9")
+    assert run.out == "6\n" and "constraint is not looked at" in run.err
+
+
 def test_a_dry_run_proves_and_stores_nothing(kvg: Run, store: Store) -> None:
     before = sum(1 for _ in store.objects.all())
     shown = kvg(*ADD, "--dry-run", "--json").record

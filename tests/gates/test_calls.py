@@ -43,6 +43,38 @@ def test_nothing_is_carried_from_call_to_call(caller: Caller) -> None:
     assert [item.value for item in caller.call(program, "solve", [[1], [2], [3]])] == [1, 1, 1]
 
 
+FORGER = b"""
+import os, sys
+def solve(x):
+    frame = sys._getframe()
+    while frame.f_back:
+        frame = frame.f_back
+    nonce = frame.f_globals['nonce']
+    for fd in range(3, 64):
+        try:
+            os.write(fd, b'%s [1,["value",["int","7"]]]\\n' % nonce.encode())
+        except OSError:
+            pass
+    os._exit(0)
+"""
+
+
+def test_a_call_does_not_hold_the_pipe_that_tells(caller: Caller) -> None:
+    said = caller.call(FORGER, "solve", [[1], [2]])
+    assert [item.value for item in said] == [None, None]
+
+
+def test_a_call_where_a_condition_holds(caller: Caller) -> None:
+    condition = b"def holds(x): return x > 1 / (x - 5)"
+    program = b"def solve(x):\n    if x < 0: open('/nowhere')\n    return -x"
+    for value, wanted in ((6, -6), (-6, None), (5, None)):
+        found = caller.call_where(condition, program, "solve", [value])
+        assert (found.value if found else None) == wanted
+    failed = caller.call_where(b"def holds(x): return True", program, "solve", [-1])
+    assert failed is not None and failed.error is not None and "nowhere" in failed.error
+    assert caller.call_where(b"def holds(x): return 1", program, "solve", [1]) is None
+
+
 @pytest.mark.parametrize(
     ("program", "named"),
     [

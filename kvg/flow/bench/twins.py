@@ -49,12 +49,13 @@ class Form:
     constraint: str | None
     kinds: str
 
-    def instance(self, random: Random) -> str:
-        """A problem of the family with values of its own."""
-        values = [
-            f"{random.randrange(2, 10**6)}{'.5' if kind == 'd' else ''}" for kind in self.kinds
-        ]
-        return self.wording.format(*values)
+    def instance(self, random: Random, *, is_ascending: bool = False) -> str:
+        """A problem of the family with values of its own, which meet the constraint of a stored
+        family where they are to be ascending."""
+        drawn = [random.randrange(2, 10**6) for _ in self.kinds]
+        values = sorted(drawn) if is_ascending else drawn
+        spelt = zip(values, self.kinds, strict=True)
+        return self.wording.format(*(f"{n}{'.5' if kind == 'd' else ''}" for n, kind in spelt))
 
 
 def stored_forms(count: int) -> tuple[Form, ...]:
