@@ -118,6 +118,22 @@ def make_model(folder: Path, family: str, *, seed: int = 0) -> Path:
     return write_model(folder, module)
 
 
+def sliding_and_full(*, window: int) -> PreTrainedModel:
+    """A tiny random Gemma 3 of two layers: one sees ``window`` tokens, the other all."""
+    config = Gemma3TextConfig(
+        **_common(
+            num_hidden_layers=2,
+            query_pre_attn_scalar=16,
+            max_position_embeddings=2048,
+            sliding_window=window,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return Gemma3ForCausalLM(config)
+
+
 def write_model(folder: Path, module: PreTrainedModel) -> Path:
     """Write ``module`` in bf16 into ``folder``, with the tokenizer that all models here have."""
     module.to(torch.bfloat16).save_pretrained(folder)

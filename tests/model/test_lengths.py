@@ -7,7 +7,6 @@ from functools import cache
 
 import pytest
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 from kvg.model.dtypes import tensor_digest
 from kvg.model.loader import adopt_model
@@ -35,23 +34,7 @@ def one_thread() -> Iterator[None]:
 @cache
 def opened() -> Session:
     """A tiny Gemma 3 of a sliding and a full layer, in bf16."""
-    config = Gemma3TextConfig(
-        vocab_size=models.VOCABULARY,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        query_pre_attn_scalar=16,
-        max_position_embeddings=2048,
-        sliding_window=SLIDING,
-        layer_types=["sliding_attention", "full_attention"],
-        initializer_range=0.15,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        module = Gemma3ForCausalLM(config).to(torch.bfloat16)
+    module = models.sliding_and_full(window=SLIDING).to(torch.bfloat16)
     model = adopt_model(module, device="cpu", attention="kvg_invariant", what="gemma3")
     return session_of(model, schedule=None)
 
