@@ -24,6 +24,7 @@ from kvg import api
 from kvg.flow.records import ReplaySummary
 from tests import models
 
+WINDOW = 512
 STRIDE = 7919
 """Cut points are drawn by multiples of this prime, so that they fall anywhere in their texts."""
 
@@ -60,7 +61,7 @@ def records(lengths: range) -> Iterator[dict[str, object]]:
     """A record for each length."""
     with tempfile.TemporaryDirectory() as folder:
         user = models.User.make(Path(folder))
-        models.write_model(user.folder / "model", models.sliding_and_full(window=512))
+        models.write_model(user.folder / "model", models.sliding_and_full(window=WINDOW))
         user.add("tiny", user.folder / "model")
         for length in lengths:
             found = measured(user, length)
@@ -82,7 +83,8 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Every length, deposited and grafted.")
     parser.add_argument("--lengths", default="1:1100", metavar="FIRST:LAST")
     first, _, last = parser.parse_args(args).lengths.partition(":")
-    print(json.dumps({"type": "setup", "window": 512, "first": int(first), "last": int(last)}))
+    span = {"first": int(first), "last": int(last)}
+    print(json.dumps({"type": "lengths-setup", "window": WINDOW, "stride": STRIDE, **span}))
     found = []
     for record in records(range(int(first), int(last) + 1)):
         found.append(record)

@@ -41,6 +41,30 @@ def check_exactness(table: Table) -> None:
            runs=len(runs), equal=sum(r["equal"] for r in runs))  # fmt: skip
 
 
+def check_lengths(table: Table) -> None:
+    what, rows, setup = table.what, table.of("length"), table.one("lengths-setup")
+    need([r["length"] for r in rows] == list(range(setup["first"], setup["last"] + 1)),
+         f"{what}: not every length")  # fmt: skip
+    need(len({r["manifest"] for r in rows}) == len(rows), f"{what}: a manifest twice")
+    wrong = 0
+    for row in rows:
+        n = row["length"]
+        expect(row, what, cut=1 + setup["stride"] * n % (n - 1) if n > 1 else None)
+        need((row["cut"] is None) == (row["cut_exact"] is None), f"{what}: {n}: a cut, or none")
+        # 256 tokens a page; of one layer all pages, of the other those that the window reaches
+        # from the end or from the cut
+        lowest = min(n, row["cut"] or n) - setup["window"]
+        first = max(0, lowest) // 256
+        need(row["pages"] >= 2 * -(-n // 256) - first, f"{what}: {n}: pages")
+        need(row["replays"] > 0, f"{what}: {n}: no replay")
+        same_pages = row["pages_equal"] == row["pages"]
+        same_replays = row["replays_equal"] == row["replays"]
+        exact = row["exact"] and row["cut_exact"] is not False
+        wrong += not (exact and same_pages and same_replays)
+    cuts = sum(r["cut"] is not None for r in rows)
+    expect(table.one("lengths-summary"), what, lengths=len(rows), cuts=cuts, wrong=wrong)
+
+
 def check_moved(table: Table) -> None:
     what, own = table.what, table.of("logits-moved", offset=0)
     need(len(own) == 1 and own[0]["arithmetic"] == "none", f"{what}: not one own position")

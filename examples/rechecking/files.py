@@ -40,6 +40,7 @@ OPTIONAL = {
 
 BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("bench-setup exactness-run exactness-row exactness-summary", f.check_exactness),
+    ("lengths-setup length lengths-summary", f.check_lengths),
     ("bench-setup logits-moved keys-moved own-position-summary", f.check_moved),
     ("setup accuracy accuracy-row", f.check_accuracy),
     ("bench-setup speed-row", f.check_speed),

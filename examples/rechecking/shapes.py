@@ -22,6 +22,10 @@ SHAPES = {
     "expected_logits:d expected_state:d equal:b",
     "exactness-row": "length:n split:s runs:n equal:n",
     "exactness-summary": "samples:n runs:n equal:n seconds:x",
+    "lengths-setup": "window:n stride:n first:n last:n",
+    "length": "length:n cut:?n manifest:d exact:b cut_exact:?b replays:n replays_equal:n pages:n "
+    "pages_equal:n",
+    "lengths-summary": "lengths:n cuts:n wrong:n",
     "logits-moved": "offset:n arithmetic:s input:d fresh:d grafted:d equal:b kl:x argmax_equal:b "
     "max_abs_diff:x max_ulp:n",
     "keys-moved": "offset:n arithmetic:s input:d fresh:d moved:d equal:b first_layer_equal:b "
@@ -89,6 +93,8 @@ RAW = {
     "setup": "threads",
     "machine": "cores",
     "exactness-summary": "seconds",
+    "lengths-setup": "window stride first",
+    "length": "manifest",
     "logits-moved": "kl argmax_equal max_abs_diff max_ulp",
     "keys-moved": "first_layer_equal max_ulp",
     "accuracy": "largest kl",
