@@ -17,16 +17,33 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kvg import api
 from kvg.flow.records import ReplaySummary
+from kvg.model import opening
+from kvg.model.session import Session
 from tests import models
 
 WINDOW = 512
 STRIDE = 7919
 """Cut points are drawn by multiples of this prime, so that they fall anywhere in their texts."""
+
+
+def open_once() -> None:
+    """From now on every flow gets the session that the first one opened."""
+    held: dict[object, Session] = {}
+    open_anew = opening.open_session
+
+    def open_session(folder: Path, **how: Any) -> Session:  # noqa: ANN401  passed on
+        key = (folder, how["reference"], how["schedule"])
+        if key not in held:
+            held[key] = open_anew(folder, **how)
+        return held[key]
+
+    opening.open_session = open_session
 
 
 def measured(user: models.User, length: int) -> dict[str, object]:
@@ -63,6 +80,7 @@ def records(lengths: range) -> Iterator[dict[str, object]]:
         user = models.User.make(Path(folder))
         models.write_model(user.folder / "model", models.sliding_and_full(window=WINDOW))
         user.add("tiny", user.folder / "model")
+        open_once()
         for length in lengths:
             found = measured(user, length)
             if found["length"] != length:
