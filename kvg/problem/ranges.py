@@ -39,7 +39,7 @@ _USUAL: Final[Mapping[str, tuple[str, str]]] = {
     "list": ("1", "7"),
 }
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,-éßΩя中"
-_PLACES: Final = 100
+_MOST_PLACES: Final = 12
 _DENOMINATORS: Final = 30
 
 
@@ -201,7 +201,7 @@ def _given_bound(value: Json, what: str) -> str | None:
 
 
 def draw(slot: SlotRange, random: Random, *, end: End | None = None) -> Literal:
-    """A literal in the range; at that end of it when there is one of the slot's type.
+    """A literal in the range; the one nearest to that end of it when there is one.
 
     At the end of a list's lengths about half of its items are at the ends of their own range.
     """
@@ -211,9 +211,9 @@ def draw(slot: SlotRange, random: Random, *, end: End | None = None) -> Literal:
 def _raw(slot: SlotRange, random: Random, end: End | None) -> str:
     low, high = slot.bounds()
     if end is not None and slot.type in NUMERIC | {"date"}:
-        bound = low if end == "least" else high
-        if parse_literal(bound).type == slot.type:
-            return bound
+        at_end = _end(slot.type, low if end == "least" else high, end)
+        if slot.holds(parse_literal(at_end)):
+            return at_end
     first, last = (_rank(parse_literal(text)) for text in (low, high))
     if slot.type == "str":
         return '"' + "".join(random.choices(_LETTERS, k=_length(first, last, random, end))) + '"'
@@ -222,6 +222,27 @@ def _raw(slot: SlotRange, random: Random, end: End | None) -> str:
     if slot.type == "date":
         return date.fromordinal(random.randint(int(first), int(last))).isoformat()
     return _raw_number(slot.type, first, last, random)
+
+
+def _end(kind: str, bound: str, end: End) -> str:
+    """The literal of type ``kind`` that is nearest to ``bound`` from inside, to some places."""
+    literal = parse_literal(bound)
+    if literal.type == kind:
+        return bound
+    value = _rank(literal)
+    if kind == "fraction":
+        return f"{value.numerator}/{value.denominator}"
+    if kind == "int":
+        return _spelt(value, 0, end)
+    shown, least, sign = (value * 100, 0, "%") if kind == "percent" else (value, 1, "")
+    exact = (n for n in range(least, _MOST_PLACES) if (shown * 10**n).denominator == 1)
+    return _spelt(shown, next(exact, 2), end) + sign
+
+
+def _spelt(value: Fraction, places: int, end: End) -> str:
+    number = math.ceil(value * 10**places) if end == "least" else math.floor(value * 10**places)
+    whole, part = divmod(abs(number), 10**places)
+    return f"{'-' if number < 0 else ''}{whole}{f'.{part:0{places}}' if places else ''}"
 
 
 def _length(first: Fraction, last: Fraction, random: Random, end: End | None) -> int:
@@ -243,6 +264,8 @@ def _raw_list(slot: SlotRange, random: Random, length: int, end: End | None) -> 
 
 
 def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> str:
+    from fractions import Fraction
+
     if kind == "int":
         return str(_between(first, last, random))
     if kind == "percent":
@@ -250,9 +273,8 @@ def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> s
     if kind == "fraction":
         below = random.randint(2, _DENOMINATORS)
         return f"{_between(first * below, last * below, random)}/{below}"
-    hundredths = _between(first * _PLACES, last * _PLACES, random)
-    whole, part = divmod(abs(hundredths), _PLACES)
-    return f"{'-' if hundredths < 0 else ''}{whole}.{part:02}"
+    hundredths = _between(first * 100, last * 100, random)
+    return _spelt(Fraction(hundredths, 100), 2, "least")
 
 
 def _between(first: Fraction, last: Fraction, random: Random) -> int:

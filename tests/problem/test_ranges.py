@@ -67,6 +67,35 @@ def test_ends_are_drawn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "bounds", "ends"),
+    [
+        ("decimal", ("0", "10"), ("0.0", "10.0")),
+        ("decimal", ("-3/8", "15%"), ("-0.375", "0.15")),
+        ("decimal", ("1/3", "2/3"), ("0.34", "0.66")),
+        ("int", ("0.5", "7/2"), ("1", "3")),
+        ("int", ("-3.5", "-50%"), ("-3", "-1")),
+        ("fraction", ("0", "1.5"), ("0/1", "3/2")),
+        ("percent", ("0", "1"), ("0%", "100%")),
+        ("percent", ("0.125", "1/3"), ("12.5%", "33.33%")),
+    ],
+)
+def test_ends_of_another_spelling_are_drawn_too(
+    kind: str, bounds: tuple[str, str], ends: tuple[str, str]
+) -> None:
+    """As a person writes them: the bounds of a decimal as JSON integers."""
+    slot = SlotRange(kind, None, *bounds)
+    drawn = tuple(draw(slot, Random(3), end=end) for end in ("least", "most"))
+    assert tuple(literal.raw for literal in drawn) == ends
+    assert all(slot.holds(literal) for literal in drawn)
+
+
+def test_a_range_without_a_value_of_its_type() -> None:
+    for end in (None, "least", "most"):
+        with pytest.raises(UsageError, match="no value"):
+            draw(SlotRange("int", None, "0.2", "0.8"), Random(1), end=end)
+
+
+@pytest.mark.parametrize(
     ("raw", "is_in"), [("3", True), ("-3", True), ("4", False), ("3.0", False), ('"3"', False)]
 )
 def test_bounds(raw: str, is_in: bool) -> None:
