@@ -1,11 +1,13 @@
 """Freshness contracts: until when something holds, which files it was made from, which schema.
 
 They stand in the attestation. What is stale is a miss, with the reason. A file is named as it lies
-from the folder of the store; one that is not there says nothing.
+from the folder of the store; one that is not there says nothing, and one that can't be read has
+changed.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -124,9 +126,8 @@ def _has_changed(store: Store, cwd: Path, part: Resource) -> bool:
     if name.is_absolute() or ".." in name.parts:
         return False
     for folder in _bases(store, cwd):
-        found = _digest(folder / name)
-        if found is not None:
-            return found != part.digest
+        if os.path.lexists(folder / name):
+            return _digest(folder / name) != part.digest
     return False
 
 

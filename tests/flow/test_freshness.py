@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,23 @@ def test_a_file_that_changed(user: models.User, kvg: Kvg) -> None:
     assert fresh["status"] == "CACHE_MISS"
     rates.write_text("3")
     assert kvg(*GRAFT).code == 0 and stale(kvg) == []
+
+
+def test_what_lies_in_the_place_of_a_file_is_not_that_file(user: models.User, kvg: Kvg) -> None:
+    """A file that is not there says nothing: a clone has none of them."""
+    rates = user.folder / "rates.csv"
+    rates.write_text("3")
+    assert kvg("deposit", "a", "--text", TEXT, "--depends", "rates.csv").code == 0
+    rates.unlink()
+    assert kvg(*GRAFT).code == 0 and stale(kvg) == []
+    rates.mkdir()
+    assert kvg(*GRAFT).code == 3 and stale(kvg) == ["stale: rates.csv has changed"]
+    rates.rmdir()
+    os.mkfifo(rates)
+    assert kvg(*GRAFT).code == 3
+    rates.unlink()
+    rates.symlink_to("nowhere")
+    assert stale(kvg) == ["stale: rates.csv has changed"]
 
 
 def test_a_time_that_is_over(user: models.User, kvg: Kvg, monkeypatch: pytest.MonkeyPatch) -> None:
