@@ -1,7 +1,8 @@
 """``python-assert:`` and ``pytest:``: assertions in Python, each of which has to run.
 
-Every ``assert`` is preceded by a mark that it was reached. The harness tells at the end, under a
-number that it alone was given, which were not; a run that ends without that has failed.
+Every ``assert`` is preceded by a mark that it was reached, and leaves another when it fails. The
+harness tells at the end, under a number that it alone was given, which were not reached and which
+failed though the checks went on; a run that ends without that has failed.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _python_gate(
 
 
 def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:
-    """``source`` with a mark before each assertion, and their lines.
+    """``source`` with marks at each assertion, and their lines; that of one that fails is negative.
 
     Raises ``GateFailed`` for checks that can't fail, ``UsageError`` for what is not Python.
     """
@@ -107,18 +108,29 @@ def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:
 
 class _Marker(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        call = ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(node.lineno)], [])
-        return [ast.copy_location(ast.Expr(call), node), node]
+        failed = ast.ExceptHandler(
+            ast.Name("BaseException", ast.Load()), None, [_mark(-node.lineno), ast.Raise()]
+        )
+        tried = ast.Try([node], [failed], [], [])
+        return [ast.copy_location(item, node) for item in (_mark(node.lineno), tried)]
+
+
+def _mark(line: int) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(line)], []))
 
 
 def _unreached(outcome: Outcome, nonce: str, lines: frozenset[int]) -> str:
-    """Why a run that ended well is none: it did not tell, ran nothing, or left some out."""
+    """Why a run that ended well is none: it did not tell, ran nothing, or passed some over."""
     last = outcome.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2].split(" ")
     if last[0] != nonce:
         return "it ended before the checks were through"
     if int(last[1]) == 0:
         return "no test ran"
-    never = sorted(lines - {int(word) for word in last[2:]})
+    marks = {int(word) for word in last[2:]}
+    failed = sorted(-mark for mark in marks if mark < 0)
+    if failed:
+        return f"the assertion at line {', '.join(map(str, failed))} fails, and is passed over"
+    never = sorted(lines - marks)
     if never:
         return f"the assertion at line {', '.join(map(str, never))} never runs"
     return ""

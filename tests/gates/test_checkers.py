@@ -224,6 +224,28 @@ def test_tests_that_test_nothing(gate: Gate, tests: str, named: str) -> None:
     assert done.result == "FAILED" and named in done.reason
 
 
+@pytest.mark.parametrize(
+    ("tests", "line"),
+    [
+        ("try:\n        assert add(1, 2) == 3\n    except AssertionError:\n        pass\n", 5),
+        ("try:\n        assert {3: 1}[add(1, 2)]\n    except KeyError:\n        pass\n", 5),
+        (
+            "with __import__('contextlib').suppress(Exception):\n"
+            "        for n in range(3):\n            assert add(n, 2) == n + 2 - 4 * (n > 1)\n",
+            6,
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pytest", "python-assert"])
+def test_an_assertion_that_fails_and_is_passed_over(
+    gate: Gate, kind: str, tests: str, line: int
+) -> None:
+    checks = f"from answer import add\n\ndef test():\n    {tests}"
+    checks += "test()\n" if kind == "python-assert" else ""
+    wrong = gate(f"{kind}:t.py", "Write add.", "def add(a, b): return a - b", **{"t.py": checks})
+    assert f"the assertion at line {line} fails, and is passed over" in wrong.reason
+
+
 def test_an_answer_that_ends_the_run(gate: Gate) -> None:
     done = gate("pytest:t.py", "Write add.", "import os; os._exit(0)", **{"t.py": PYTEST})
     assert done.result == "FAILED" and "the answer ended with 0" in done.evidence.decode()
