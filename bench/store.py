@@ -3,7 +3,8 @@
     python bench/store.py [--bytes N,...] [--artifacts N,...] [--folder DIR] > store.jsonl
 
 ``--bytes``: an artifact of so many bytes of random pages each; ``kvg verify`` reads every byte.
-Beside it, in the same run, what all cores hash together (SHA-256, the same bytes from memory).
+Beside it, in the same run, what all cores hash together (SHA-256, from memory), and what it takes
+where there is one page of 8 MiB: the start of a process, for the most part.
 ``--artifacts``: a store of so many artifacts of 100 objects each; ``ls``, ``log``, ``rev-parse``
 and ``gc --dry-run`` on it. Every command is a process of its own: seconds from start to end, CPU
 seconds, and its largest memory. One JSON record a line, the machine first; a table on stderr.
@@ -167,6 +168,11 @@ def sha256_rate(size_bytes: int = 512 << 20) -> float:
 
 
 def verify_figures(place: Path, sizes: Sequence[int]) -> Iterator[dict[str, object]]:
+    small = place / "small"
+    small.mkdir()
+    make_big(small, 1)
+    command(small, "verify", "--quiet")
+    starts = [command(small, "verify", "--quiet")["seconds"] for _ in range(5)]
     for size_bytes in sizes:
         folder = place / f"big-{size_bytes}"
         folder.mkdir()
@@ -181,8 +187,17 @@ def verify_figures(place: Path, sizes: Sequence[int]) -> Iterator[dict[str, obje
         yield {"type": "verify", "bytes": size_bytes, **best, "gb_per_s": round(rate, 3),
                "sha256_all_cores_gb_per_s": max(rates),
                "ratio": round(rate / max(rates), 3),
+               "start_seconds": min(starts), "start_runs": starts,
+               "ratio_without_start": without_start(size_bytes, best["seconds"], starts, rates),
                "runs": runs, "sha256_runs_gb_per_s": rates}  # fmt: skip
         shutil.rmtree(folder)
+
+
+def without_start(
+    size_bytes: int, seconds: float, starts: Sequence[float], rates: Sequence[float]
+) -> float:
+    """The share of SHA-256's rate, less what ``verify`` of one page takes."""
+    return round(size_bytes / (seconds - min(starts)) / 1e9 / max(rates), 3)
 
 
 def growth_figures(place: Path, counts: Sequence[int]) -> Iterator[dict[str, object]]:

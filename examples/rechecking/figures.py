@@ -309,6 +309,9 @@ def check_store(table: Table) -> None:
         rate, most = row["bytes"] / best["seconds"] / 1e9, max(row["sha256_runs_gb_per_s"])
         expect(row, what, **best, gb_per_s=round(rate, 3), sha256_all_cores_gb_per_s=most,
                ratio=round(rate / most, 3))  # fmt: skip
+        start = min(row["start_runs"])
+        rate = row["bytes"] / (best["seconds"] - start) / 1e9
+        expect(row, what, start_seconds=start, ratio_without_start=round(rate / most, 3))
     table.grid(table.of("growth"), "command", "artifacts")
 
 

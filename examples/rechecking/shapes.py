@@ -60,7 +60,7 @@ SHAPES = {
     "foreign": "class:s prereg_of:s exit:n",
     "fuzz": "decoder:s seed:n executions:n accepted:n failures:n seconds:x grown_kb:n",
     "verify": "bytes:n seconds:x cpu_seconds:x memory_mb:x gb_per_s:x sha256_all_cores_gb_per_s:x "
-    "ratio:x runs:l sha256_runs_gb_per_s:l",
+    "ratio:x start_seconds:x start_runs:l ratio_without_start:x runs:l sha256_runs_gb_per_s:l",
     "growth": "command:s artifacts:n objects:n seconds:x cpu_seconds:x memory_mb:x",
     "restore-row": "tokens:n form:s cache:s repeats:n bytes_raw:n bytes_stored:n prefill_ms:x "
     "verify_ms:x restore_ms:x token_ms:x first_token_ms:x factor:x exact:b runs_ms:l",
@@ -106,7 +106,7 @@ RAW = {
     "recurring-summary": "budget",
     "class": "prereg.log_index prereg.time",
     "fuzz": "seed executions accepted seconds grown_kb",
-    "verify": "bytes runs sha256_runs_gb_per_s",
+    "verify": "bytes runs start_runs sha256_runs_gb_per_s",
     "growth": "artifacts objects seconds cpu_seconds memory_mb",
     "restore-row": "tokens bytes_raw bytes_stored prefill_ms runs_ms",
     "restore-stage": "tokens threads bytes runs_ms",

@@ -26,9 +26,12 @@ ReadInto = Callable[[memoryview, int], int]
 
 @frozen
 class Checked:
-    """What a good object holds: the BLAKE3 of its raw bytes as hex, and the first of them."""
+    """What a good object holds: the BLAKE3 of its raw bytes as hex, and the first of them.
 
-    blake3: str
+    ``blake3`` is what the header says of it where it was not taken, None where that says nothing.
+    """
+
+    blake3: str | None
     head: bytes
 
 
@@ -40,13 +43,15 @@ def check_raw(
     size: int | None,
     what: str,
     head_bytes: int,
+    with_blake3: bool = True,
     limit: int = DEFAULT_LIMIT,
 ) -> Checked | None:
     """Check every byte of an object of ``n_stored`` bytes in stored form, in constant memory.
 
     None, before anything but the header was checked, for one that is compressed or whose header is
     too long for this: ``decode`` that. ``head_bytes``: how many of the first raw bytes to give
-    back. Raises ``Corrupt`` naming ``what`` as ``decode`` does.
+    back. ``with_blake3``: False takes the SHA-256 of the whole alone. Raises ``Corrupt`` naming
+    ``what`` as ``decode`` does.
     """
     first = bytearray(min(n_stored, HEAD_BYTES))
     n = read_into(memoryview(first), 0)
@@ -58,7 +63,7 @@ def check_raw(
         return None
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
-    return _Reading(read_into, header, what).check(digest, head_bytes)
+    return _Reading(read_into, header, what).check(digest, head_bytes, with_blake3)
 
 
 class _Reading:
@@ -69,30 +74,31 @@ class _Reading:
         self._buffer = memoryview(bytearray(min(PIECE_BYTES, header.raw_size)))
         self._position = header.data_offset
 
-    def check(self, digest: Digest, head_bytes: int) -> Checked:
+    def check(self, digest: Digest, head_bytes: int, with_blake3: bool) -> Checked:
         sha, head = Sha256Stream(), bytearray()
         frames: Sequence[Frame] = self._header.frames
-        whole = Blake3Stream() if len(frames) != 1 else None
-        last = b""
+        is_one = len(frames) == 1
+        whole = Blake3Stream() if with_blake3 and not is_one else None
         for index, frame in enumerate(frames):
-            own, left = Blake3Stream(), frame.raw_size
+            own, left = Blake3Stream() if with_blake3 else None, frame.raw_size
             while left:
                 piece = self._next(left)
                 sha.update(piece)
-                own.update(piece)
-                if whole is not None:
-                    whole.update(piece)
+                for stream in (own, whole):
+                    if stream is not None:
+                        stream.update(piece)
                 if len(head) < head_bytes:
                     head += piece[: head_bytes - len(head)]
                 left -= len(piece)
-            last = own.digest()
-            if last != frame.blake3:
+            if own is not None and own.digest() != frame.blake3:
                 raise Corrupt(
                     f"{self._what}: frame {index} does not match its checksum", hint="kvg fsck"
                 )
         if sha.digest() != digest:
             raise Corrupt(f"{self._what}: bytes do not match their digest", hint="kvg fsck")
-        return Checked((last if whole is None else whole.digest()).hex(), bytes(head))
+        if is_one:
+            return Checked(frames[0].blake3.hex(), bytes(head))
+        return Checked(None if whole is None else whole.digest().hex(), bytes(head))
 
     def _next(self, left: int) -> memoryview:
         piece = self._buffer[: min(left, PIECE_BYTES)]

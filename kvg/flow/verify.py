@@ -51,6 +51,7 @@ def verify(
         store,
         named if targets or lock is not None else None,
         require=require,
+        with_blake3=False,
         threads=settings.jobs,
     )
     for found in everything:

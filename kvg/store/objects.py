@@ -277,28 +277,39 @@ class ObjectFolder:
         )
 
     def check(
-        self, digest: Digest, *, size: int, what: str, head_bytes: int, threads: int = 1
+        self,
+        digest: Digest,
+        *,
+        size: int,
+        what: str,
+        head_bytes: int,
+        with_blake3: bool = True,
+        threads: int = 1,
     ) -> Checked:
         """Check every byte of the object as ``read`` does, and hold none of it where it can be so.
 
-        Gives the BLAKE3 of the raw bytes and the first ``head_bytes`` of them. Raises ``Corrupt``.
+        Gives the BLAKE3 of the raw bytes and the first ``head_bytes`` of them. ``with_blake3``:
+        False leaves that out, and those of the frames, where it costs anything: the SHA-256 of the
+        whole covers every byte. Raises ``Corrupt``.
         """
         from kvg import codec as kvz
 
         name, path = f"{what}: object {short(digest)}", self._stored(digest)
-        with self._opened(digest, what) as (fd, n_stored):
-
-            def read_into(buffer: memoryview, position: int) -> int:
-                with durable.translated(path):
-                    return os.preadv(fd, [buffer], position)
-
+        with self._opened(digest, what) as (fd, n_stored), durable.translated(path):
             found = kvz.check_raw(
-                read_into, n_stored, digest=digest, size=size, what=name, head_bytes=head_bytes
+                lambda buffer, position: os.preadv(fd, [buffer], position),
+                n_stored,
+                digest=digest,
+                size=size,
+                what=name,
+                head_bytes=head_bytes,
+                with_blake3=with_blake3,
             )
         if found is not None:
             return found
         raw = self.read(digest, size=size, what=what, threads=threads)
-        return kvz.Checked(blake3_hex(raw, threads=threads), bytes(raw[:head_bytes]))
+        blake3 = blake3_hex(raw, threads=threads) if with_blake3 else None
+        return kvz.Checked(blake3, bytes(raw[:head_bytes]))
 
     @contextmanager
     def open_pieces(self, digest: Digest, *, size: int, what: str) -> Iterator[PieceReader]:

@@ -112,11 +112,14 @@ def check_artifact(
     require: Sequence[str] = (),
     ref: str | None = None,
     checked: Container[Digest] = (),
+    with_blake3: bool = True,
     threads: int = 1,
 ) -> ArtifactCheck:
     """Every byte of one artifact by SHA-256 and BLAKE3, its signatures, its gates. No model.
 
-    Pages in ``checked`` were found good already and are not read again.
+    Pages in ``checked`` were found good already and are not read again. ``with_blake3``: False
+    takes the SHA-256 alone, which says as much of the bytes; whether a graft, which looks at the
+    BLAKE3, will find what the manifest says of that is then left to the graft.
     """
     from kvg.verify.judgement import required_gates
 
@@ -126,7 +129,7 @@ def check_artifact(
     manifest = _check_manifest(store, digest, what, notes)
     if manifest is not None:
         absent.update(_absent(store, manifest))
-        _check_pages(store, manifest, what, notes, checked, threads, absent)
+        _check_pages(store, manifest, what, notes, checked, with_blake3, threads, absent)
     bytes_ok = not notes.findings
     judgement = _judged(store, digest, what, notes)
     bytes_ok = bytes_ok and not notes.has("corrupt")
@@ -182,6 +185,7 @@ def _check_pages(
     what: str,
     notes: _Notes,
     checked: Container[Digest],
+    with_blake3: bool,
     threads: int,
     absent: Container[Digest],
 ) -> None:
@@ -196,7 +200,8 @@ def _check_pages(
 
     def check(page: Page) -> _Notes:
         own = _Notes()
-        _check_page(store, manifest, page, what, own, max(1, threads // at_once))
+        at_each = max(1, threads // at_once)
+        _check_page(store, manifest, page, what, own, with_blake3, at_each)
         return own
 
     for own in in_order(check, left, threads=at_once):
@@ -205,7 +210,13 @@ def _check_pages(
 
 
 def _check_page(
-    store: Store, manifest: Manifest, page: Page, what: str, notes: _Notes, threads: int
+    store: Store,
+    manifest: Manifest,
+    page: Page,
+    what: str,
+    notes: _Notes,
+    with_blake3: bool,
+    threads: int,
 ) -> None:
     name = f"{what}: page {page.group} [{page.start}, {page.end})"
     if page.digest in notes.objects:
@@ -217,9 +228,10 @@ def _check_page(
             size=page.size,
             what=name,
             head_bytes=data_start(group, page.n_tokens),
+            with_blake3=with_blake3,
             threads=threads,
         )
-        if found.blake3 != page.blake3:
+        if found.blake3 not in (page.blake3, None):
             raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
         check_page_head(found.head, page.size, group, page.n_tokens, what=name)
         notes.saw(page.digest, page.size)
@@ -274,11 +286,13 @@ def check_store(
     digests: Iterable[tuple[str | None, Digest]] | None = None,
     *,
     require: Sequence[str] = (),
+    with_blake3: bool = True,
     threads: int = 1,
 ) -> Iterator[Finding | VerifySummary]:
     """Check the log, the trust file and each artifact: (name, digest) of every ref by default.
 
     Yields each fault as it is found and, last, the summary. Never stops at a fault.
+    ``with_blake3`` as ``check_artifact``.
     """
     common = [*check_log(store), *check_trust(store), *check_config(store)]
     yield from common
@@ -289,7 +303,13 @@ def check_store(
         if digest in checks:
             continue
         check = check_artifact(
-            store, digest, require=require, ref=name, checked=good, threads=threads
+            store,
+            digest,
+            require=require,
+            ref=name,
+            checked=good,
+            with_blake3=with_blake3,
+            threads=threads,
         )
         yield from check.findings
         good.update(check.objects)

@@ -332,7 +332,7 @@ def _artifact(
             if is_partial and not store.objects.has(page.digest):
                 continue
             if tally.is_new(page.digest):
-                _check_page(store, manifest, page, what, notes, threads)
+                _check_page(store, manifest, page, what, notes, True, threads)
                 advance(1)
     for size_bytes in notes.objects.values():
         tally.saw(size_bytes)

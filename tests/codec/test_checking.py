@@ -34,7 +34,9 @@ def stored_of(raw: bytes, kind: int = codec.RAW, frame_size: int = 4096) -> byte
     return b"".join(map(bytes, form.parts()))
 
 
-def check(stored: bytes, raw: bytes, head_bytes: int = 24) -> codec.Checked | None:
+def check(
+    stored: bytes, raw: bytes, head_bytes: int = 24, *, with_blake3: bool = True
+) -> codec.Checked | None:
     return codec.check_raw(
         reader(stored),
         len(stored),
@@ -42,6 +44,7 @@ def check(stored: bytes, raw: bytes, head_bytes: int = 24) -> codec.Checked | No
         size=len(raw),
         what="it",
         head_bytes=head_bytes,
+        with_blake3=with_blake3,
     )
 
 
@@ -51,6 +54,21 @@ def test_a_good_object(size: int, frame_size: int) -> None:
     raw = shake256(b"object", size)
     found = check(stored_of(raw, frame_size=frame_size), raw)
     assert found == codec.Checked(blake3_hex(raw), raw[:24])
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 300_000])
+@pytest.mark.parametrize("frame_size", [4096, 1 << 23])
+def test_by_sha256_alone(size: int, frame_size: int) -> None:
+    raw = shake256(b"object", size)
+    stored = stored_of(raw, frame_size=frame_size)
+    n_frames = -(-size // frame_size)
+    told = blake3_hex(raw) if n_frames == 1 else None
+    assert check(stored, raw, with_blake3=False) == codec.Checked(told, raw[:24])
+    if size:
+        bad = bytearray(stored)
+        bad[-1] ^= 1
+        with pytest.raises(Corrupt, match="digest"):
+            check(bytes(bad), raw, with_blake3=False)
 
 
 @pytest.mark.parametrize("kind", [codec.ZSTD, codec.PLANES])
