@@ -6,7 +6,8 @@ shares no code with program or checker; then the same is asked of an empty store
 ``python examples/families.py [INSTANCES]``; ends with status 1 unless every answer is right.
 
 ``python examples/families.py --tasks [INSTANCES]`` prints the same instances with the oracle's
-answers, as tasks for ``kvg bench capability``, which says how many a model gets right alone.
+answers, as tasks for ``kvg bench capability``, which says how many a model gets right alone;
+``--json`` has every problem, its answer and the oracle's as JSON Lines.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -33,27 +35,50 @@ HERE = Path(__file__).resolve().parent / "families"
 SEED = 20261129
 
 
-def main(n_instances: int) -> int:
+def main(n_instances: int, *, is_json: bool = False) -> int:
     """Prove, solve, compare; 0 when every answer is right and the empty store has none."""
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         settings = make_settings(Path(folder))
         store = Store.init(Path(folder, "full"), keyring=keyring_of(settings))
         empty = Store.init(Path(folder, "empty"), keyring=keyring_of(settings))
-        right = asked = hits_of_empty = 0
         for family in sorted(ORACLES):
             add_method(store, settings, request_of(family))
             instances = fresh_instances(family, n_instances)
-            n_right, times = solve_all(store, settings, family, instances)
-            hits_of_empty += sum(
-                solve(empty, settings, text).status == HIT for text, _ in instances
-            )
-            right, asked = right + n_right, asked + len(instances)
-            print(
-                f"{family:<22} {n_right:>3} of {len(instances)} right, 0 tokens generated, "
-                f"median {statistics.median(times):.1f} ms"
-            )
-        print(f"{'all':<22} {right:>3} of {asked} right; an empty store: {hits_of_empty} hits")
-        return 0 if right == asked and hits_of_empty == 0 else 1
+            mine = list(solve_all(store, settings, family, instances))
+            for row, (text, _) in zip(mine, instances, strict=True):
+                row["empty_store"] = solve(empty, settings, text).status
+            rows += mine
+            if is_json:
+                for row in mine:
+                    del row["ms"]
+                    print(json.dumps(row))
+            else:
+                print_family(family, mine)
+    right, hits = (sum(item) for item in zip(*map(counts, rows), strict=True))
+    generated = sum(row["tokens_generated"] for row in rows)
+    if is_json:
+        found = {"instances": len(rows), "right": right, "tokens_generated": generated}
+        print(json.dumps({"type": "families-summary", **found, "hits_of_empty_store": hits}))
+    else:
+        print(f"{'all':<22} {right:>3} of {len(rows)} right; an empty store: {hits} hits")
+    return 0 if right == len(rows) and hits == generated == 0 else 1
+
+
+def print_family(family: str, rows: list[dict]) -> None:
+    median = statistics.median(row["ms"] for row in rows)
+    print(
+        f"{family:<22} {sum(row['right'] for row in rows):>3} of {len(rows)} right, "
+        f"{sum(row['tokens_generated'] for row in rows)} tokens generated, median {median:.1f} ms"
+    )
+    for row in rows:
+        if not row["right"]:
+            print(f"  {row['text']}: {row['answer']}, not {row['oracle']}")
+
+
+def counts(row: dict) -> tuple[int, int]:
+    """Of one row: whether it is right, and whether the empty store had an answer."""
+    return row["right"], row["empty_store"] == HIT
 
 
 def print_tasks(n_instances: int) -> int:
@@ -101,21 +126,30 @@ def fresh_instances(family: str, count: int) -> list[tuple[str, tuple[Literal, .
 
 
 def solve_all(
-    store: Store, settings: Settings, family: str, instances: list[tuple[str, tuple[Literal, ...]]]
-) -> tuple[int, list[float]]:
-    """How many answers are those of the oracle, and the milliseconds of each."""
-    verdicts, n_right, times = Verdicts(), 0, []
+    store: Store, settings: Settings, name: str, instances: list[tuple[str, tuple[Literal, ...]]]
+) -> Iterator[dict]:
+    """A row for each problem: what is answered, what the oracle says, and the milliseconds."""
+    verdicts = Verdicts()
     caller = caller_of(settings, store, no_sandbox=False, keep_ready=True)
-    for text, slots in instances:
+    for number, (text, slots) in enumerate(instances):
         found = solve(store, settings, text, verdicts=verdicts, caller=caller)
-        wanted = ORACLES[family](*(slot.value for slot in slots))
-        n_right += found.status == HIT and found.answer == wanted
+        wanted = ORACLES[name](*(slot.value for slot in slots))
         microseconds = found.canonical_us + found.select_us + (found.verify_us or 0.0)
-        times.append(microseconds / 1e3 + (found.run_ms or 0.0))
-        if found.answer != wanted:
-            print(f"  {text.strip()}: {found.answer}, not {wanted}")
+        yield {
+            "type": "families-answer",
+            "name": name,
+            "number": number,
+            "text": text.strip(),
+            "family": found.family,
+            "method": found.method,
+            "status": found.status,
+            "answer": found.answer,
+            "oracle": wanted,
+            "right": found.status == HIT and found.answer == wanted,
+            "tokens_generated": found.tokens_generated,
+            "ms": microseconds / 1e3 + (found.run_ms or 0.0),
+        }
     caller.close()
-    return n_right, times
 
 
 def series(first, step, terms):
@@ -211,6 +245,6 @@ ORACLES = {
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--tasks"]
-    run = print_tasks if "--tasks" in sys.argv[1:] else main
-    sys.exit(run(int(words[0]) if words else 20))
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    n = int(words[0]) if words else 20
+    sys.exit(print_tasks(n) if "--tasks" in sys.argv else main(n, is_json="--json" in sys.argv))

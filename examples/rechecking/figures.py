@@ -253,6 +253,23 @@ def check_recurring(table: Table) -> None:
     expect(row, what, problems=len(runs), factor=factor, **sums)
 
 
+def check_families(table: Table) -> None:
+    rows, what = table.of("families-answer"), table.what
+    table.grid(rows, "name", "number")
+    of_name = {(row["name"], row["family"]) for row in rows}
+    names = {row["name"] for row in rows}
+    need(len(of_name) == len(names) == len({family for _, family in of_name}), f"{what}: families")
+    need(len({row["text"] for row in rows}) == len(rows), f"{what}: a problem twice")
+    for row in rows:
+        is_hit = row["status"] == "HIT"
+        need(is_hit is (row["method"] is not None), f"{what}: an answer without a method")
+        expect(row, what, right=is_hit and row["answer"] == row["oracle"])
+    expect(table.one("families-summary"), what, instances=len(rows),
+           right=sum(r["right"] for r in rows),
+           tokens_generated=sum(r["tokens_generated"] for r in rows),
+           hits_of_empty_store=sum(r["empty_store"] == "HIT" for r in rows))  # fmt: skip
+
+
 def check_prereg(table: Table) -> None:
     what, classes = table.what, table.of("class")
     names = [row["class"] for row in classes]

@@ -49,6 +49,7 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("bench-setup acceptance-run acceptance-summary", f.check_acceptance),
     ("bench-setup capability-run capability-summary", f.check_capability),
     ("bench-setup recurring-run recurring-summary", f.check_recurring),
+    ("families-answer families-summary", f.check_families),
     ("class prereg-sample prereg-summary own foreign", f.check_prereg),
     ("fuzz", f.check_fuzz),
     ("machine verify growth", f.check_store),

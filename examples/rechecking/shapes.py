@@ -53,6 +53,9 @@ SHAPES = {
     "tokens_grafted:n right_grafted:b cpu_s_alone:x cpu_s_deposit:x cpu_s_grafted:x",
     "recurring-summary": "problems:n budget:n solved_alone:n right_grafted:n tokens_alone:n "
     "tokens_grafted:n factor:x cpu_s_alone:x cpu_s_deposit:x cpu_s_grafted:x",
+    "families-answer": "name:s number:n text:s family:d method:?d status:s answer:?s oracle:s "
+    "right:b tokens_generated:n empty_store:s",
+    "families-summary": "instances:n right:n tokens_generated:n hits_of_empty_store:n",
     "class": "class:s environment:o capability:s tokens:n manifest:d prereg:o",
     "prereg-sample": "class:s manifest:d prompt_digest:d expected:d grafted:d fresh:d equal:b",
     "prereg-summary": "class:s digest:d log_index:n samples:n equal:n pages:n pages_equal:n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kvg.flow.bench.select import drawn
 from kvg.flow.bench.twins import stored_forms
 from kvg.model.exactness import made_ids
 from kvg.objects.tokens import encode_ids
+from kvg.problem.family import parse_problem
 from tests.models import REPO
 
 RESULTS = REPO / "bench" / "results"
@@ -168,3 +170,21 @@ def test_capability() -> None:
         assert summary[f"tokens_{way}"] == sum(r["tokens"] for r in mine)
         assert all(r["output"] == sha256(r["said"].encode()) for r in mine)
     assert all(r["block"] for r in rest if r["way"] == "grafted")
+
+
+def test_families() -> None:
+    """Every problem is of the family that stands beside it, and the oracle says the same."""
+    *rows, summary = records("families")
+    assert summary["right"] == summary["instances"] == len(rows) == 180
+    assert summary["tokens_generated"] == summary["hits_of_empty_store"] == 0
+    spec = spec_from_file_location("families_oracles", REPO / "examples" / "families.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for row in rows:
+        problem = parse_problem(row["text"])
+        assert problem.family.digest == row["family"]
+        assert module.ORACLES[row["name"]](*(s.value for s in problem.slots)) == row["answer"]
+    for name in module.ORACLES:
+        mine = [row["text"] for row in rows if row["name"] == name]
+        assert mine == [text.strip() for text, _ in module.fresh_instances(name, 20)]

@@ -9,6 +9,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from rechecking.files import check_rows
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "families.py"
 
@@ -23,6 +24,10 @@ def test_nine_families(capsys: pytest.CaptureFixture[str]) -> None:
     spec.loader.exec_module(module)
     assert module.main(3) == 0
     assert "27 of 27 right; an empty store: 0 hits" in capsys.readouterr().out
+    assert module.main(1, is_json=True) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    check_rows(rows, "families.jsonl")
+    assert rows[-1]["right"] == rows[-1]["instances"] == 9 and rows[-1]["tokens_generated"] == 0
     assert module.print_tasks(2) == 0
     tasks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(tasks) == 18 and all(set(task) == {"task", "answer"} for task in tasks)
