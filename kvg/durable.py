@@ -407,6 +407,50 @@ def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
         sync_dir(folder)
 
 
+def hold_room(path: Path, size_bytes: int) -> None:
+    """Let the file ``path`` grow to ``size_bytes`` of what means nothing and can't be compressed.
+
+    Not synced: a loss of power, as a failure, may leave it shorter, or without a name. Raises
+    ``NoSpace``.
+    """
+    make_dir(path.parent, is_named_for_good=False)
+    with translated(path):
+        step("create", path)
+        fd = plain(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            open_to_group(path)
+            missing = size_bytes - os.lseek(fd, 0, os.SEEK_END)
+            write_all(fd, [os.urandom(max(0, missing))], path)
+        finally:
+            os.close(fd)
+
+
+def make_zeros(path: Path, size_bytes: int) -> None:
+    """Make the file ``path``, unless it is there, of zeros that are on disk, none of it a hole.
+
+    Whoever maps such a file is not killed for want of room where it writes. It appears in one step.
+    On a file system without files that have no name yet, nothing is made. Raises ``NoSpace``.
+    """
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if not unnamed or path.exists():
+        return
+    with translated(path):
+        step("create", path)
+        try:
+            fd = os.open(path.parent, unnamed | os.O_RDWR | os.O_CLOEXEC, mode_of(path, 0o600))
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise
+            return
+        try:
+            write_all(fd, [bytes(size_bytes)], path)
+            os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd)  # with a descriptor it is followed
+        except (FileNotFoundError, FileExistsError, PermissionError):
+            return
+        finally:
+            os.close(fd)
+
+
 def _discard(partial: Path) -> None:
     try:
         os.unlink(partial)

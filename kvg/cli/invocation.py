@@ -77,11 +77,26 @@ class Invocation:
         return make_settings(self.given, os.environ, self.report, self.terminal)
 
     @cached_property
+    def damaged_settings(self) -> Settings:
+        """As ``settings``, whatever the store's configuration is like."""
+        from kvg.cli.layers import make_settings
+
+        given = self.given
+        return make_settings(given, os.environ, self.report, self.terminal, is_damaged=True)
+
+    @cached_property
     def store(self) -> Store:
         """The store this run is about, open. Raises ``NotFound``."""
         from kvg.flow.settings import open_store
 
         return open_store(self.settings)
+
+    @cached_property
+    def checked_store(self) -> Store:
+        """As ``store``, for a verb that tells of its settings itself."""
+        from kvg.flow.settings import open_store
+
+        return open_store(self.settings, is_checked=True)
 
     @cached_property
     def root(self) -> Path:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
 
 Env = Mapping[str, str]
+STORE, USER = "store", "user"
+"""The layers that are files: the store's and the user's."""
+
 ARITHMETIC = (
     "ATEN_",
     "BLIS_",
@@ -129,9 +132,11 @@ class Found:
 class Layers:
     """All layers of one run. The files are read once, and only if they are there."""
 
-    def __init__(self, given: Globals, env: Env) -> None:
+    def __init__(self, given: Globals, env: Env, *, is_damaged: bool = False) -> None:
+        """``is_damaged``: that the store's file may be; what can't be read then says nothing."""
         self._given = given
         self._env = env
+        self._is_damaged = is_damaged
         self.configs: list[tuple[str, Config]] = list(self._read())
 
     def find(self, key: str) -> Found | None:
@@ -169,13 +174,14 @@ class Layers:
 
     def _read(self) -> Iterator[tuple[str, Config]]:
         root = store_root(self._given, self._env)
-        paths = [("store", root / "config.toml")] if root else []
-        paths.append(("user", user_config_path(self._env)))
+        paths = [(STORE, root / "config.toml")] if root else []
+        paths.append((USER, user_config_path(self._env)))
         for origin, path in paths:
             if path.is_file():
                 from kvg.store.config import Config
 
-                yield origin, Config(path)
+                may_be = self._is_damaged and origin == STORE
+                yield origin, Config(path, is_damaged=may_be)
 
 
 def store_root(given: Globals, env: Env) -> Path | None:
@@ -184,16 +190,25 @@ def store_root(given: Globals, env: Env) -> Path | None:
 
     try:
         return find_root(store_path(given, env), Path.cwd())
-    except NotFound:
+    except (NotFound, Corrupt):
         return None
 
 
-def make_settings(given: Globals, env: Env, report: Report, terminal: Terminal) -> Settings:
-    """The settings in force. Raises ``UsageError`` on a value that does not fit."""
-    from kvg.flow.settings import Settings
+def make_settings(
+    given: Globals, env: Env, report: Report, terminal: Terminal, *, is_damaged: bool = False
+) -> Settings:
+    """The settings in force; what the user's file says that means nothing is told.
+
+    ``is_damaged``: the store's configuration may be. Raises ``UsageError`` on a value that does not
+    fit, ``Corrupt``.
+    """
+    from kvg.flow.settings import Settings, tell_unknown
     from kvg.remote.access import access_of
 
-    layers = Layers(given, env)
+    layers = Layers(given, env, is_damaged=is_damaged)
+    for origin, config in layers.configs:
+        if origin == USER:
+            tell_unknown(config, report)
     wait, jobs = layers.find("core.lock-wait"), layers.find("core.jobs")
     key_file = env.get("KVG_KEY_FILE")
     return Settings(
@@ -275,7 +290,7 @@ def set_option(store: Store | None, settings: Settings, key: str, text: str) -> 
     config = Config(settings.user_config) if store is None else store.config
     if not settings.tell_dry_run():
         config.set(key, value)
-    return ConfigEntry(key, value, "user" if store is None else "store", str(config.path))
+    return ConfigEntry(key, value, USER if store is None else STORE, str(config.path))
 
 
 def check_option(key: str, text: str) -> None:

@@ -41,5 +41,6 @@ def summary(store: Store) -> UsageSummary:
         lost_found_bytes=size_of(root / LOST_FOUND),
         log_bytes=size_of(root / "log"),
         index_bytes=size_of(root / "index.lmdb"),
+        reserve_bytes=size_of(store.reserve.folder),
         quota=store.quota.limit,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvg.errors import Corrupt, KvgError, NotFound
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary, Repaired
-from kvg.flow.settings import STORE_FOLDER, keyring_of, open_store
+from kvg.flow.settings import STORE_FOLDER, find_root, keyring_of
 from kvg.verify import fsck as checks
 from kvg.verify.check import Finding as Fault
 
@@ -25,41 +25,52 @@ if TYPE_CHECKING:
 
 def open_damaged(settings: Settings) -> tuple[Store, tuple[KvgError, ...]]:
     """The store that the settings are about, also where its format line is damaged or gone, and
-    what is wrong with that. Raises ``NotFound``, ``Incompatible``."""
-    from kvg.store.layout import FORMAT, FORMAT_FILE, has_format
+    what is wrong with that; or its configuration, which the store then has as a fault.
+
+    Raises ``NotFound``, ``Incompatible``.
+    """
+    from kvg.store.layout import FORMAT_FILE, check_not_bereft, has_format
     from kvg.store.store import Store
 
+    faults: tuple[KvgError, ...] = ()
     try:
-        return open_store(settings), ()
-    except (Corrupt, NotFound) as error:
+        root = find_root(settings.store_path, settings.cwd)
+    except (Corrupt, NotFound):
         root = _damaged_root(settings)
-        if root is None:
+    try:
+        if not has_format(root):
+            check_not_bereft(root)
+            raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
+    except Corrupt as error:
+        if not error.message.startswith(f"{root / FORMAT_FILE}:"):
             raise
-        path = root / FORMAT_FILE
-        fault: KvgError = error
-        try:
-            if has_format(root):
-                raise
-        except Corrupt as found:
-            if not found.message.startswith(f"{path}:"):
-                raise
-            fault = found
-        if isinstance(fault, NotFound):
-            hint = f"write the line {FORMAT.decode().strip()!r} into it"
-            fault = Corrupt(f"{path}: missing", hint=hint)
-        keyring = keyring_of(settings)
-        store = Store(root, lock_wait=settings.lock_wait, keyring=keyring, report=settings.report)
-        return store, (fault,)
+        faults = (error,)
+    store = Store(
+        root,
+        lock_wait=settings.lock_wait,
+        keyring=keyring_of(settings),
+        report=settings.report,
+        is_damaged=True,
+    )
+    return store, faults
 
 
-def _damaged_root(settings: Settings) -> Path | None:
-    """The folder that is a store but for its format line; None where there is none."""
+def _damaged_root(settings: Settings) -> Path:
+    """The folder that is a store but for its format line. Raises ``NotFound``."""
     if settings.store_path is not None:
         given = settings.cwd / settings.store_path
         folders = [given, given / STORE_FOLDER]
     else:
-        folders = [folder / STORE_FOLDER for folder in (settings.cwd, *settings.cwd.parents)]
-    return next((root for root in folders if (root / "objects").is_dir()), None)
+        above = (settings.cwd, *settings.cwd.parents)
+        folders = [root for folder in above for root in (folder / STORE_FOLDER, folder)]
+    found = next((root for root in folders if _was_store(root)), None)
+    if found is None:
+        raise NotFound(f"{settings.cwd}: no store here or above", hint="kvg init")
+    return found
+
+
+def _was_store(root: Path) -> bool:
+    return (root / "objects").is_dir() and (root / "log").is_dir()
 
 
 def fsck(

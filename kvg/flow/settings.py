@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvg.flow.resident import Seat
     from kvg.objects.manifest import Manifest
     from kvg.signing.keys import PrivateKey
+    from kvg.store.config import Config
     from kvg.store.store import Store
     from kvg.trust.keyring import Keyring
 
@@ -102,19 +103,24 @@ def find_root(store_path: Path | None, cwd: Path) -> Path:
     """The folder of the store: ``store_path``, else the nearest ``.kvg`` (or bare store) upward.
 
     A named path may be the store itself or the folder that holds its ``.kvg``. Nothing is opened.
-    Raises ``NotFound``.
+    Raises ``NotFound``, ``Corrupt`` where a store has lost its format line.
     """
+    from kvg.store.layout import check_not_bereft
+
     if store_path is not None:
         root = cwd / store_path
         for candidate in (root, root / STORE_FOLDER):
             if (candidate / "format").exists():
                 return candidate
+            check_not_bereft(candidate)
         raise NotFound(f"{store_path}: no store there", hint=f"kvg init {store_path}")
     for folder in (cwd, *cwd.parents):
         if (folder / STORE_FOLDER / "format").exists():
             return folder / STORE_FOLDER
+        check_not_bereft(folder / STORE_FOLDER)
         if _is_bare(folder):
             return folder
+        check_not_bereft(folder)
     raise NotFound(f"{cwd}: no store here or above", hint="kvg init")
 
 
@@ -133,8 +139,12 @@ def keyring_of(settings: Settings) -> Keyring:
     return Keyring(settings.keys)
 
 
-def open_store(settings: Settings) -> Store:
-    """The store that the settings are about. Raises ``NotFound``, ``Incompatible``."""
+def open_store(settings: Settings, *, is_checked: bool = False) -> Store:
+    """The store that the settings are about. Raises ``NotFound``, ``Incompatible``, ``Corrupt``.
+
+    What its configuration says that means nothing is told, unless it ``is_checked`` by what is to
+    be done with it.
+    """
     from kvg.store.store import Store
 
     store = Store.open(
@@ -144,10 +154,16 @@ def open_store(settings: Settings) -> Store:
         report=settings.report,
     )
     store.supply = partial(_supply, store, settings)
-    for key, near in store.config.unknown():
-        meant = f"; did you mean {near}?" if near else ""
-        settings.report.notice(f"{store.config.path}: {key}: no such setting{meant}")
+    if not is_checked:
+        tell_unknown(store.config, settings.report)
     return store
+
+
+def tell_unknown(config: Config, report: Report) -> None:
+    """Tell of every key of ``config`` that means nothing."""
+    for key, near in config.unknown():
+        meant = f"; did you mean {near}?" if near else ""
+        report.notice(f"{config.path}: {key}: no such setting{meant}")
 
 
 def _supply(store: Store, settings: Settings, manifest: Manifest, what: str) -> None:

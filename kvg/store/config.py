@@ -41,6 +41,17 @@ KNOWN: tuple[str, ...] = (
 )
 """Every key that means something, but for those of ``NAMED_SECTIONS``."""
 
+KIND_OF: Mapping[str, type[Value]] = {
+    "default.model": str,
+    "deposit.require": tuple,
+    "store.codec": int,
+    "store.log": str,
+    "store.quota": int,
+    "store.shared": str,
+    "store.witnesses": tuple,
+}
+"""What the keys of a store hold; where a tuple of strings does, one string does as well."""
+
 KNOWN_OF: Mapping[str, tuple[str, ...]] = {
     "model": ("adapter", "architecture", "dtype", "fingerprint", "parameters", "path"),
     "remote": ("codec", "pages", "url"),
@@ -59,17 +70,29 @@ class Config:
     """
 
     def __init__(
-        self, path: Path, *, staging: Path | None = None, lock: Lock | None = None
+        self,
+        path: Path,
+        *,
+        staging: Path | None = None,
+        lock: Lock | None = None,
+        is_damaged: bool = False,
     ) -> None:
         """Read ``path``. ``staging``: folder on the same file system for the new file on a change.
 
         Raises ``Corrupt`` when the file is not TOML of strings, integers, booleans and lists of
-        strings.
+        strings; where ``is_damaged`` may be, it is then read as empty, with that as its ``fault``.
         """
         self.path = path
+        self.fault: Corrupt | None = None
         self._staging = staging or path.parent
         self._lock = lock
-        self._tree = _read_tree(path)
+        self._tree: Tree = {}
+        try:
+            self._tree = _read_tree(path)
+        except Corrupt as error:
+            if not is_damaged:
+                raise
+            self.fault = error
 
     @staticmethod
     def top_level(path: Path) -> Tree:
@@ -86,7 +109,7 @@ class Config:
         return found
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        """The string at ``key``. Raises ``UsageError`` when it is set to something else."""
+        """The string at ``key``. Raises ``Corrupt`` when it is set to something else."""
         value = self.get(key)
         if value is None:
             return default
@@ -95,7 +118,7 @@ class Config:
         return value
 
     def number(self, key: str, default: int) -> int:
-        """The integer at ``key``. Raises ``UsageError`` when it is set to something else."""
+        """The integer at ``key``. Raises ``Corrupt`` when it is set to something else."""
         value = self.get(key)
         if value is None:
             return default
@@ -104,7 +127,7 @@ class Config:
         return value
 
     def switch(self, key: str, default: bool) -> bool:
-        """The boolean at ``key``. Raises ``UsageError`` when it is set to something else."""
+        """The boolean at ``key``. Raises ``Corrupt`` when it is set to something else."""
         value = self.get(key)
         if value is None:
             return default
@@ -156,6 +179,19 @@ class Config:
                 table = key[: -len(last)]
                 known = tuple(table + name for name in KNOWN_OF[section])
             yield key, next(iter(get_close_matches(key, known, n=1)), None)
+
+    def misfits(self) -> Iterator[Corrupt]:
+        """What is wrong with each key of a store that is set to a value of another kind."""
+        for key, kind in KIND_OF.items():
+            try:
+                if kind is int:
+                    self.number(key, 0)
+                elif kind is str:
+                    self.text(key)
+                else:
+                    self.words(key)
+            except Corrupt as error:
+                yield error
 
     def set(self, key: str, value: Value) -> None:
         """Set the dotted ``key``, durably."""
@@ -263,8 +299,8 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def _wrong(path: Path, key: str, wanted: str) -> UsageError:
-    return UsageError(f"{path}: {key} is not {wanted}", hint=f"kvg config set {key} VALUE")
+def _wrong(path: Path, key: str, wanted: str) -> Corrupt:
+    return Corrupt(f"{path}: {key} is not {wanted}", hint=f"edit {path}")
 
 
 def _read_text(path: Path) -> str:

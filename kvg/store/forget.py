@@ -175,6 +175,7 @@ def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
         sweep_temporaries(store)
         if plan.is_known:
             _remember_removed(store, plan.digest)
+        store.reserve.fill()
     index = tombstones[0] if tombstones else None
     return Removed(len(plan.objects), size, index, plan.is_known)
 

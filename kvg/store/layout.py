@@ -10,6 +10,8 @@ from kvg import durable
 from kvg.errors import Corrupt, Incompatible
 from kvg.store.config import Config
 from kvg.store.lock import Lock
+from kvg.store.reserve import FOLDER as RESERVE
+from kvg.store.reserve import Reserve
 
 if TYPE_CHECKING:
     from kvg.trust import Keyring
@@ -45,7 +47,7 @@ LOG_KEY = "store.log"
 """The key of ``config.toml`` that pins the log: its signed-note verifier."""
 
 
-OWN = ("objects", "log", "peers", "tmp", "index.lmdb")
+OWN = ("objects", "log", "peers", "tmp", "index.lmdb", RESERVE)
 """The folders of a store. A link in place of one would lead writers and gc to files of others."""
 
 
@@ -87,6 +89,7 @@ def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
         )
         if not (root / "log" / "checkpoint").exists():
             Log.create(root / "log", origin=origin, key=key, staging=staging)
+        Reserve(root).fill()
         durable.replace(root / FORMAT_FILE, [FORMAT], staging=staging)
 
 
@@ -99,6 +102,17 @@ def share(root: Path, config: Config) -> None:
         for name in names:
             if not os.path.islink(os.path.join(parent, name)):
                 durable.open_to_group(Path(parent, name))
+
+
+def check_not_bereft(root: Path) -> None:
+    """Raise ``Corrupt`` when ``root`` is a store of which nothing but the format line is missing.
+
+    A store that was never finished has no log, and is none.
+    """
+    path = root / FORMAT_FILE
+    is_store = (root / "log" / "checkpoint").is_file() and (root / "objects").is_dir()
+    if is_store and not os.path.lexists(path):
+        raise Corrupt(f"{path}: missing", hint=f"write the line {FORMAT.decode().strip()!r} in it")
 
 
 def has_format(root: Path) -> bool:

@@ -31,6 +31,9 @@ MAP_SIZES = (64 << 30, 4 << 30, 256 << 20)
 """Sizes of the sparse map, tried in turn where address space is rationed."""
 
 MAX_READERS = 1024
+LOCK_FILE_BYTES = 128 << 10
+"""More than so many readers take. LMDB would make it a hole, and die where that can't be filled."""
+
 CHECK_BYTES = 8
 _MAGIC = 0xBEEFC0DE
 _FORMAT = 1
@@ -211,6 +214,7 @@ def _open(folder: Path) -> LmdbFile:
         raise UnwritableIndex(f"{folder}: not writable")
     durable.make_dir(folder)
     check_file(folder / DATA_FILE)
+    durable.make_zeros(folder / LOCK_FILE, LOCK_FILE_BYTES)
     with _translated(folder):
         environment = _try_sizes(folder)
         try:

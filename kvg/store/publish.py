@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, raw_of, short
@@ -24,6 +23,7 @@ from kvg.store.layout import SEARCH
 from kvg.store.names import check_ref_name
 
 if TYPE_CHECKING:
+    from kvg.log.log import Log
     from kvg.signing.keys import PrivateKey
     from kvg.store.store import Store
     from kvg.store.tables import Tables
@@ -70,21 +70,24 @@ def publish(
         if not entries:
             return Published((), log.size)
         signer = key or store.log_key()
-        with _room_told(store, entries):
-            first = log.append([encode_entry(entry) for entry in entries], signer)
+        first = _append(store, log, entries, signer)
         is_indexed = store.index.update()
+        store.reserve.fill()
         numbered = tuple(enumerate(entries, first))
         return Published(numbered, first + len(entries), is_indexed)
 
 
-@contextmanager
-def _room_told(store: Store, entries: Sequence[Entry]) -> Iterator[None]:
-    """Say what helps where the disk is too full for the log even to let something go."""
+def _append(store: Store, log: Log, entries: Sequence[Entry], key: PrivateKey) -> int:
+    """The index of the first of ``entries`` in the log; to let something go it has the reserve."""
+
+    def append() -> int:
+        return log.append([encode_entry(entry) for entry in entries], key)
+
+    if not all(map(_lets_go, entries)):
+        return append()
     try:
-        yield
+        return store.reserve.spend(append)
     except NoSpace as error:
-        if not all(map(_lets_go, entries)):
-            raise
         cache = store.root / SEARCH
         own = f"remove {cache}, a cache, or " if cache.is_dir() else ""
         raise NoSpace(

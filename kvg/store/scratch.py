@@ -50,9 +50,10 @@ def scratch(staging: Path) -> Iterator[Room]:
     try:
         yield room
     finally:
-        if made and made[0] is not None:
+        if made:
             close_file(folder)
-            durable.remove_tree(folder)
+            if folder.is_dir():
+                durable.remove_tree(folder)
 
 
 class Seen:

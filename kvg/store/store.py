@@ -1,8 +1,8 @@
 """A store: where it lies, how it is opened, and what can be asked of it and done with it.
 
 Layout: ``format``, ``config.toml``, ``objects/``, ``log/``, ``peers/``, ``trust.json``,
-``index.lmdb/``, ``tmp/``, ``lock``. Files are the truth; the index is a cache. Order of a writer,
-each durable before the next: pages and tokens, manifest, envelopes, log, index.
+``index.lmdb/``, ``tmp/``, ``reserve/``, ``lock``. Files are the truth; the index is a cache. Order
+of a writer, each durable before the next: pages and tokens, manifest, envelopes, log, index.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kvg.store.layout import (
     QUARANTINE,
     REMOTES,
     SHARED_KEY,
+    check_not_bereft,
     has_format,
     make,
     share,
@@ -38,6 +39,7 @@ from kvg.store.lock import Lock
 from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
 from kvg.store.quota import QUOTA_KEY, Quota
+from kvg.store.reserve import Reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,16 +81,23 @@ class Store:
         lock_wait: float | None = None,
         keyring: Keyring | None = None,
         report: Report | None = None,
+        is_damaged: bool = False,
     ) -> None:
-        """Use ``open``: this does not look whether there is a store."""
+        """Use ``open``: this does not look whether there is a store.
+
+        ``is_damaged``: a configuration that can't be read is taken as an empty one with a fault.
+        """
         self.root = root
         self.keyring = keyring
         self.staging = root / "tmp"
         self.lock = Lock(root / "lock", wait_s=lock_wait, report=report)
-        self.config = Config(root / CONFIG_FILE, staging=self.staging, lock=self.lock)
+        self.config = Config(
+            root / CONFIG_FILE, staging=self.staging, lock=self.lock, is_damaged=is_damaged
+        )
         if self.is_shared:
             durable.share(root)
         self.quota = Quota(root, limit=self._quota)
+        self.reserve = Reserve(root)
         self.objects = ObjectFolder(
             root / "objects",
             staging=self.staging,
@@ -146,10 +155,13 @@ class Store:
     ) -> Store:
         """The store whose folder is ``root`` (or ``root/.kvg``).
 
-        Raises ``NotFound`` where there is none, ``Incompatible`` for another format version.
+        Raises ``NotFound`` where there is none, ``Incompatible`` for another format version,
+        ``Corrupt`` for one without its format line.
         """
         if not has_format(root):
             if not has_format(root / FOLDER):
+                check_not_bereft(root)
+                check_not_bereft(root / FOLDER)
                 raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
             root = root / FOLDER
         return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
@@ -164,13 +176,14 @@ class Store:
     ) -> Store:
         """The nearest store from ``start`` upward: a folder ``.kvg``, or a bare store.
 
-        Raises ``NotFound``.
+        Raises ``NotFound``, ``Corrupt`` where that has lost its format line.
         """
         absolute = start.absolute()
         for folder in (absolute, *absolute.parents):
             for root in (folder / FOLDER, folder):
                 if has_format(root):
                     return Store(root, lock_wait=lock_wait, keyring=keyring, report=report)
+                check_not_bereft(root)
         raise NotFound(f"no store in {start} or above it", hint="kvg init")
 
     # ------------------------------------------------------------------------------- what it has
@@ -178,7 +191,7 @@ class Store:
     @property
     def is_shared(self) -> bool:
         """Whether the group may read and write the store's files."""
-        return self.config.text(SHARED_KEY) == GROUP
+        return self.config.get(SHARED_KEY) == GROUP
 
     @property
     def log(self) -> Log:
@@ -644,6 +657,8 @@ class Store:
         from kvg.signing.note import parse_verifier
 
         what = f"{self.config.path}: {LOG_KEY}"
+        if self.config.fault is not None:
+            raise Corrupt(f"{what} cannot be read", hint=f"edit {self.config.path}")
         line = self.config.text(LOG_KEY)
         if line is None:
             raise Corrupt(f"{what} is missing", hint=f"it is the line in {self.root}/log/verifier")

@@ -7,7 +7,8 @@ No clock decides anything. Rules:
 - manifests go first, and durably, before anything they name; what is named or attested meanwhile
   stays in this run. So an artifact that may still be named is whole, or its manifest is gone. One
   that a deposit left half made is looked through by whoever names it (``kvg.store.publish``);
-- it writes nothing, so it works on a full disk; killed at any point, it is finished by the next;
+- it writes nothing, so it works on a full disk (at its end it fills the reserve); killed at any
+  point, it is finished by the next;
 - an artifact that the log keeps and whose manifest can't be read stops it: nobody knows what that
   one needs;
 - envelopes that count in the log stay: what was said of an artifact stays said.
@@ -89,6 +90,8 @@ def sweep(
             if n_dead:
                 _give_way(time.monotonic() - began)
     temporaries, temporary_bytes = sweep_temporaries(store)
+    with store.lock.exclusive():
+        store.reserve.fill()
     kept = sum(1 for _ in store.objects.all())
     return Swept(objects, size, temporaries, temporary_bytes, kept)
 

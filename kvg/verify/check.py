@@ -382,7 +382,13 @@ def _ends_with_trust(log: Log) -> bool:
 
 
 def check_config(store: Store) -> Iterator[Finding]:
-    """Name every key of the configuration that means nothing: a misspelt policy is none."""
+    """Name what can't be read of the configuration, and what is set to a value of another kind.
+
+    Then every key that means nothing: a misspelt policy is none.
+    """
+    faults = (store.config.fault,) if store.config.fault else store.config.misfits()
+    for fault in faults:
+        yield finding_of(fault, CONFIG_FILE)
     for key, near in store.config.unknown():
         hint = f"did you mean {near}?" if near else f"take it out of {store.config.path}"
         text = f"{CONFIG_FILE}: {key}: no such setting"

@@ -19,7 +19,7 @@ rebuilt; nothing is deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg import durable
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 INDEX = "index.lmdb"
 LOCK = "lock"
+FOLDERS = ("objects", "peers", "tmp")
+"""Folders that a store has even when there is nothing in them."""
+
 _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _KEY_HINT = (
     "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
@@ -133,12 +136,13 @@ def _fsck(
     advance: Callable[[int], None],
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     repaired = 0
+    folders = [name for name in FOLDERS if not (store.root / name).exists()]
     index = [*_index_structure(store)]
     if index:
         store.index.distrust()
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store)]
-    other = [*check_config(store), *_log_key(store)]
+    other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
     peers, pushed = [*_peers(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
@@ -159,7 +163,7 @@ def _fsck(
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
-        for done in _repair_lock(store):
+        for done in (*_repair_folders(store, folders), *_repair_lock(store)):
             repaired += 1
             yield done
         for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
@@ -434,6 +438,16 @@ def _repairs(
     if rebuild:
         store.index.rebuild(anew=True)
         yield Repaired(INDEX, "rebuilt from the log")
+
+
+def _missing_folder(name: str) -> Finding:
+    return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: missing", "kvg fsck --repair")
+
+
+def _repair_folders(store: Store, names: Sequence[str]) -> Iterator[Repaired]:
+    for name in names:
+        durable.make_dir(store.root / name)
+        yield Repaired(name, "made again")
 
 
 def _repair_lock(store: Store) -> Iterator[Repaired]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+import pytest
 
 from kvg.digest import hex_of
 from tests.artifacts import deposit, key_of
@@ -171,3 +174,57 @@ def test_an_old_pin_of_a_page_blocks_nothing(stored: Stored, kvg: Run) -> None:
     for verb in ("du", "gc", "ls", "audit"):
         assert kvg(verb).code == 0, verb
     assert kvg("unpin", page).code == 0 and kvg("fsck").code == 0
+
+
+def test_a_configuration_that_is_no_toml(stored: Stored, kvg: Run) -> None:
+    (stored.store.root / "config.toml").write_text("[store\nlog = = 3\n")
+    done = kvg("fsck", "--json")
+    assert done.code == 5 and done.records[-1]["type"] == "fsck-summary", done
+    found = [item for item in done.records if "not TOML" in item.get("message", "")]
+    assert len(found) == 1 and found[0]["object"] == "config.toml" and found[0]["hint"]
+    assert done.records[-1]["faults"] == len(done.records) - 1
+
+
+@pytest.mark.parametrize("verb", ["fsck", "verify", "ls"])
+def test_a_setting_that_means_nothing_is_told_once(stored: Stored, kvg: Run, verb: str) -> None:
+    path = stored.store.root / "config.toml"
+    path.write_text(path.read_text().replace("[store]", "[store]\nqouta = 3"))
+    done = kvg(verb)
+    assert (done.out + done.err).count("store.qouta: no such setting") == 1, done
+
+
+@pytest.mark.parametrize("verb", ["fsck", "verify", "ls", "gc"])
+def test_so_is_one_of_the_user(stored: Stored, kvg: Run, home: Path, verb: str) -> None:
+    from kvg.cli.layers import user_config_path
+
+    path = user_config_path(os.environ)
+    path.parent.mkdir(parents=True)
+    path.write_text("[core]\njops = 3\n")
+    done = kvg(verb)
+    assert done.code == 0
+    assert done.err.count("core.jops: no such setting; did you mean core.jobs?") == 1, done
+    as_json = kvg(verb, "--json")
+    assert (as_json.out + as_json.err).count("core.jops") <= 1
+
+
+@pytest.mark.parametrize("verb", ["verify", "ls", "gc"])
+def test_a_store_without_its_format_line_is_damaged(
+    stored: Stored, kvg: Run, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when another store lies above it, which is not the one that was meant."""
+    inner = stored.store.root.parent / "inner"
+    assert kvg("init", str(inner)).code == 0
+    monkeypatch.chdir(inner)
+    assert kvg(verb).code == 0
+    (inner / ".kvg" / "format").unlink()
+    done = kvg(verb, "--json")
+    assert done.code == 5 and "format: missing" in done.error["message"]
+    assert "kvg-store 1" in done.error["hint"]
+    assert kvg(verb, "--store", str(inner)).code == 5
+    (inner / ".kvg" / "log" / "checkpoint").unlink()
+    assert kvg(verb).code == 0  # what never was finished is no store
+
+
+def test_du_shows_the_reserve(stored: Stored, kvg: Run) -> None:
+    assert kvg("du", "--json").records[-1]["reserve_bytes"] == 8 * 65536
+    assert "reserve 512.0 KiB" in kvg("du").out

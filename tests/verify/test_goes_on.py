@@ -49,11 +49,12 @@ def spoil(path: Path, how: str) -> None:
 CASES = [
     *((name, how) for how in ("missing", "empty", "junk", "folder")
       for name in ("format", "log/verifier", "log/checkpoint", "trust.json")),
-    *(("config.toml", how) for how in ("missing", "empty")),
+    *(("config.toml", how) for how in ("missing", "empty", "junk", "folder")),
     ("format", "cut"),
     ("lock", "folder"),
     *((name, how) for name in ("log", "peers") for how in ("missing", "file")),
     ("log/tile", "missing"),
+    *((name, "missing") for name in ("tmp", "objects")),
 ]  # fmt: skip
 
 
@@ -69,6 +70,32 @@ def test_each_file(tmp_path: Path, name: str, how: str, repair: bool) -> None:
     found = [item for item in said if isinstance(item, Finding)]
     assert said[-1].faults == len(found)
     assert {item.code for item in found} <= {5, 6}, found
-    if (name, how) != ("peers", "missing"):
-        assert any(name.split("/")[-1] in item.message for item in found), found
+    assert any(name.split("/")[-1] in item.message for item in found), found
     assert any("page" in item.message or "object" in item.message for item in found), found
+
+
+@pytest.mark.parametrize("name", ["tmp", "peers"])
+def test_a_lost_folder_is_made_again(tmp_path: Path, name: str) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    shutil.rmtree(store.root / name)
+    (fault,) = (item for item in look(tmp_path, repair=True) if isinstance(item, Finding))
+    assert (fault.object, fault.code) == (name, 5) and (store.root / name).is_dir()
+    assert not [item for item in look(tmp_path) if isinstance(item, Finding)]
+
+
+@pytest.mark.parametrize(
+    "line", ["shared = 3", 'quota = "much"', "codec = true", "witnesses = 7", "log = 4"]
+)
+def test_a_setting_of_another_kind_is_named(tmp_path: Path, line: str) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    path = store.root / "config.toml"
+    word = line.partition(" ")[0]
+    kept = [old for old in path.read_text().splitlines() if not old.startswith(word)]
+    path.write_text("\n".join([*kept, line, ""]))
+    said = list(look(tmp_path))
+    assert isinstance(said[-1], FsckSummary)
+    found = [item for item in said if isinstance(item, Finding)]
+    assert {item.code for item in found} == {5}
+    assert any(f"store.{word} is not" in item.message for item in found)

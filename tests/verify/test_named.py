@@ -140,6 +140,7 @@ def test_the_key_of_the_log(tmp_path: Path, how: str) -> None:
 def test_folders_that_are_gone_are_made_again(tmp_path: Path) -> None:
     root = made(tmp_path)
     shutil.rmtree(root / "tmp")
-    assert both(root) == ([], [])
+    by_fsck, by_verify = both(root)
+    assert [item.message for item in by_fsck] == ["tmp: missing"] and by_verify == []
     a.deposit(opened(root), a.key_of("alice"), ref="more", ids=range(9))
     assert both(root) == ([], []) and (root / "tmp").is_dir()

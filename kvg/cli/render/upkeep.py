@@ -70,6 +70,7 @@ def usage_summary(record: UsageSummary, view: View) -> Iterator[str]:
         f"temporary {size(record.temporary_bytes)}",
         f"log {size(record.log_bytes)}",
         f"index {size(record.index_bytes)}",
+        f"reserve {size(record.reserve_bytes)}",
     ]
     if record.lost_found_bytes:
         parts.append(f"lost-found {size(record.lost_found_bytes)}")

@@ -26,8 +26,8 @@ def fsck(
     from kvg.flow.fsck import open_damaged
 
     run = invocation(ctx)
-    store, faults = open_damaged(run.settings)
-    return flow(store, run.settings, repair=repair, faults=faults)
+    store, faults = open_damaged(run.damaged_settings)
+    return flow(store, run.damaged_settings, repair=repair, faults=faults)
 
 
 COMMANDS = {"fsck": fsck}

@@ -46,7 +46,7 @@ def verify(
 
     run = invocation(ctx)
     return flow(
-        run.store,
+        run.checked_store,
         run.settings,
         refs or (),
         require=require or (),

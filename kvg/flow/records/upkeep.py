@@ -66,7 +66,10 @@ class Usage(Record):
 
 @frozen
 class UsageSummary(Record):
-    """What the store takes on disk, by kind. ``quota`` is None where there is none."""
+    """What the store takes on disk, by kind. ``quota`` is None where there is none.
+
+    ``reserve_bytes`` are held back so that something can be let go on a full disk.
+    """
 
     type: ClassVar[str] = "usage-summary"
     objects: int
@@ -75,6 +78,7 @@ class UsageSummary(Record):
     lost_found_bytes: int
     log_bytes: int
     index_bytes: int
+    reserve_bytes: int
     quota: int | None
 
 
