@@ -16,12 +16,15 @@ and none holds ``..``: so no name, whoever gave it, leads out of the remote or o
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import Digest, hex_of
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
+
+if TYPE_CHECKING:
+    from kvg.signing.keys import PublicKey
 
 FORMAT_FILE: Final = "format"
 FORMAT: Final = b"kvg-remote 1\n"
@@ -44,6 +47,8 @@ VERIFIER: Final = "verifier"
 PUBLISHER: Final = "publisher"
 COSIGNED: Final = "cosigned"
 
+PUBLISHER_LINE: Final = "kvg-publisher/1"
+
 MAX_SMALL_BYTES: Final = 1 << 16
 """The most that a pointer, a key or a format line may have."""
 
@@ -61,6 +66,13 @@ _USUAL = re.compile(
     rb'"schema":"kvg\.pointer/1"\}'
 )
 """A pointer in canonical bytes, whose log has a usual name."""
+
+
+def publisher_text(origin: str, log_key: PublicKey) -> str:
+    """What a publisher signs to vouch for the log ``origin``."""
+    from kvg.signing.note import encode_verifier
+
+    return f"{PUBLISHER_LINE}\n{encode_verifier(origin, log_key)}\n"
 
 
 @frozen

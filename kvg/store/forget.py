@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import PREFIX, Digest, hex_of, is_digest, short
-from kvg.errors import Corrupt, Incompatible, NotFound
+from kvg.errors import Corrupt, Incompatible, NoSpace, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, ForgetEntry, PinEntry, parse_entry
 from kvg.objects.page import data_start
 from kvg.store.closure import MAX_ENVELOPE_BYTES, Closure, attested, closure, idle_pins, named_by
+from kvg.store.layout import FORGOTTEN as REMOVED
 from kvg.store.layout import LOST_FOUND, SEARCH
 from kvg.store.publish import RefMove
 from kvg.store.quota import size_of
@@ -26,6 +27,8 @@ from kvg.store.sweep import Reach, sweep_temporaries
 from kvg.store.tables import FORGOTTEN
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.log.entry import Entry
     from kvg.store.store import Store
 
@@ -123,19 +126,31 @@ def _is_readable(store: Store, envelope: Digest) -> bool:
 
 
 def _was_removed(store: Store, digest: Digest) -> bool:
-    """Whether all of it was removed with the tombstone that is in force; the index may forget."""
+    """Whether all of it was removed with the tombstone that is in force.
+
+    Only a file can tell: what is gone may also have been lost before.
+    """
     tombstone = _tombstone(store, digest)
-    return tombstone is not None and store.recall(_removal(digest)) == tombstone
+    try:
+        with open(_removal(store, digest), "rb", opener=durable.plain) as file:
+            return file.read(64) == tombstone
+    except (OSError, Corrupt):
+        return False
 
 
-def _remember_removed(store: Store, digest: Digest) -> None:
+def _note_removed(store: Store, digest: Digest) -> None:
+    """Keep that all of it was removed; where that can't be written, it is not known again."""
     tombstone = _tombstone(store, digest)
-    if tombstone is not None:
-        store.remember(_removal(digest), tombstone)
+    if tombstone is None or _was_removed(store, digest):
+        return
+    try:
+        durable.replace(_removal(store, digest), [tombstone], staging=store.staging)
+    except NoSpace:
+        return
 
 
-def _removal(digest: Digest) -> tuple[str, str]:
-    return ("forgotten whole", digest)
+def _removal(store: Store, digest: Digest) -> Path:
+    return store.root / REMOVED / hex_of(digest)
 
 
 def _tombstone(store: Store, digest: Digest) -> bytes | None:
@@ -174,7 +189,7 @@ def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
             durable.remove_tree(store.root / SEARCH)  # it holds text; what is left is found again
         sweep_temporaries(store)
         if plan.is_known:
-            _remember_removed(store, plan.digest)
+            _note_removed(store, plan.digest)
         store.reserve.fill()
     index = tombstones[0] if tombstones else None
     return Removed(len(plan.objects), size, index, plan.is_known)

@@ -24,6 +24,9 @@ CONFIG_FILE = "config.toml"
 LOST_FOUND = "lost-found"
 """The folder for what ``fsck --repair`` takes out of the way; nothing is ever read from it."""
 
+FORGOTTEN = "forgotten"
+"""The folder that says of which forgotten artifacts all was removed: a file for each."""
+
 SEARCH = "search"
 """The folder for indexes of the text of contexts: a cache, which may go at any time."""
 

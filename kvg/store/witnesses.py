@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kvg.errors import Corrupt, Untrusted
 
 if TYPE_CHECKING:
+    from kvg.log.log import Log
     from kvg.signing.cosignature import Witness
+    from kvg.signing.note import Note, NoteSignature
     from kvg.store.store import Store
 
 WITNESSES_KEY = "store.witnesses"
@@ -38,20 +40,57 @@ def faults(store: Store) -> Iterator[Corrupt | Untrusted]:
     for name, data in ((CHECKPOINT, log.note), (COSIGNED, log.cosigned)):
         what = f"log {log.folder}: {name}"
         note = parse_note(data, what=what) if data else None
-        others = () if note is None else [s for s in note.signatures if s.name != log.origin]
-        if name == COSIGNED and data and not others:
-            yield Corrupt(f"{what}: without a cosignature", hint=_HINT)
-        if note is None or not others:
+        if note is None:
             continue
-        from kvg.signing.cosignature import cosigned_at
+        if name == COSIGNED and all(line.name == log.origin for line in note.signatures):
+            yield Corrupt(f"{what}: without a cosignature", hint=_HINT)
+        for line in unsigned(log, note, configured(store)):
+            yield Untrusted(f"{what}: {line.name} did not sign this", hint=_HINT)
+        for line in strangers(log, note, configured(store)):
+            yield Untrusted(f"{what}: cosigned by {line.name}, who is no witness", hint=_HINT)
 
-        known = {(item.name, item.key_hash): item for item in configured(store)}
-        for line in others:
-            witness = known.get((line.name, line.key_hash))
-            if witness is None:
-                yield Untrusted(f"{what}: cosigned by {line.name}, who is no witness", hint=_HINT)
-            elif cosigned_at(note, witness) is None:
-                yield Untrusted(f"{what}: {line.name} did not sign this", hint=_HINT)
+
+def strangers(log: Log, note: Note, witnesses: Iterable[Witness]) -> Iterator[NoteSignature]:
+    """The lines of ``note`` that are neither the log's own nor by one of ``witnesses``."""
+    known = {(item.name, item.key_hash) for item in witnesses}
+    for line in note.signatures:
+        if line.name != log.origin and (line.name, line.key_hash) not in known:
+            yield line
+
+
+def unsigned(log: Log, note: Note, witnesses: Iterable[Witness]) -> Iterator[NoteSignature]:
+    """The lines of ``note`` by the log, or by one of ``witnesses``, that their key did not sign.
+
+    Under a change of key the log signs with two; one that is not known here is not judged.
+    """
+    from kvg.signing.cosignature import cosigned_at
+
+    known = {(item.name, item.key_hash): item for item in witnesses}
+    for line in note.signatures:
+        witness = known.get((line.name, line.key_hash))
+        if line.name == log.origin:
+            if not _is_own(log, note, line):
+                yield line
+        elif witness is not None and cosigned_at(note, witness) is None:
+            yield line
+
+
+def _is_own(log: Log, note: Note, line: NoteSignature) -> bool:
+    from kvg.log.checkpoint import parse_checkpoint
+    from kvg.log.rekey import key_at
+    from kvg.signing.note import Note, encode_signature, is_note_signed
+
+    only = Note(note.text, (line,))
+    data = note.text.encode("utf-8") + b"\n" + encode_signature(line)
+    size = parse_checkpoint(data, what=log.origin).size
+    for at in (size, max(size - 1, 0)):
+        try:
+            key = key_at(log, at)
+        except Untrusted:
+            return True
+        if is_note_signed(only, log.origin, key):
+            return True
+    return False
 
 
 _HINT = "kvg log --cosigned FILE takes up what the witness signed, --witness KEY names a witness"

@@ -42,6 +42,7 @@ from kvg.verify.check import (
     check_trust,
     finding_of,
 )
+from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 INDEX = "index.lmdb"
 LOCK = "lock"
-FOLDERS = ("objects", "peers", "tmp")
+FOLDERS = ("objects", "tmp")
 """Folders that a store has even when there is nothing in them."""
 
 _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
@@ -143,7 +144,7 @@ def _fsck(
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store)]
     other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
-    peers, pushed = [*_peers(store)], Published(store)
+    peers, pushed = [*peer_findings(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
     yield from (*index, *log, *trust, *other, *peers, *lost, *sent)
@@ -219,20 +220,6 @@ def _log_key(store: Store) -> Iterator[Finding]:
     except _UNREADABLE as error:
         text = error.message
     yield Finding(Corrupt.code, Corrupt.kind, str(path), text, _KEY_HINT)
-
-
-def _peers(store: Store) -> Iterator[Finding]:
-    """What is wrong with the copies of other publishers' logs; a pull takes a new one."""
-    for origin in store.peers.origins():
-        name = f"peers/{origin}"
-        faults: list[Corrupt | Incompatible | NotFound | Untrusted]
-        try:
-            kept = store.peers.log(origin)
-            faults = [] if kept is None else [*kept.faults()]
-        except _UNREADABLE as error:
-            faults = [error]
-        for fault in faults:
-            yield Finding(fault.code, fault.kind, name, fault.message, "kvg fsck --repair")
 
 
 def _lost_peers(store: Store, *, is_whole: bool) -> Iterator[Finding]:

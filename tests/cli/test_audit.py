@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import sha256
+from kvg.flow.records.bench import RestoreRow
+from kvg.flow.records.wire import encode_record
 from kvg.objects.statement import FAILED, PASSED, Resource, TestResult, encode_test_result
 from tests.artifacts import attest, deposit, key_of
 from tests.cli.conftest import Run, Stored
@@ -177,15 +179,42 @@ def test_published_figures_stand_with_the_digests_behind_them(
 
 
 def test_restore_against_prefill_is_drawn(stored: Stored, kvg: Run, home: Path) -> None:
+    """From the very records that ``kvg bench restore`` gives."""
     rows = [
-        {"type": "restore-row", "tokens": n, "prefill_ms": n * 2.5, "graft_ms": 40 + n / 100}
+        RestoreRow(n, form, cache, 3, 1, 1, n * 2.5, 1.0, 2.0, 37.0, 40 + n / 100, 9.0, True, ())
         for n in (256, 1024, 7900)
+        for form in ("raw", "planes")
+        for cache in ("warm", "cold")
     ]
-    Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("r.jsonl").write_text("".join(json.dumps(encode_record(row)) + "\n" for row in rows))
     assert kvg("audit", "--results", "r.jsonl", "--html", "a.html").code == 0
     page = Path("a.html").read_text()
-    drawn = page[page.index('id="restore"') :]
-    assert drawn.count("<polyline") >= 2 and "graft to first token" in drawn
+    drawn = page[page.index('id="restore"') : page.index('id="growth"')]
+    assert drawn.count("<polyline") == 2 and "graft to first token" in drawn
+    assert drawn.count("<circle") == 6 and "Grafts: form raw, cache warm." in drawn
+    assert "19,750 ms" in drawn
+
+
+def test_what_is_not_there_has_no_picture(stored: Stored, kvg: Run, home: Path) -> None:
+    Path("r.jsonl").write_text('{"type": "fuzz", "decoder": "page", "failures": 0}\n')
+    assert kvg("audit", "--results", "r.jsonl", "--html", "a.html").code == 0
+    page = Path("a.html").read_text()
+    assert 'id="restore"' not in page and "0 digests" not in page
+    assert "names no digest of what is behind it" in page
+
+
+def test_a_long_name_leaves_room_for_what_stands_beside_it(
+    stored: Stored, kvg: Run, home: Path
+) -> None:
+    name = "context/" + "x" * 80 + "/0001"
+    assert kvg("tag", name, "demo").code == kvg("rm", "demo").code == 0
+    assert kvg("audit", "--html", "a.html").code == 0
+    page = Path("a.html").read_text()
+    drawn = page[page.index('id="sizes"') : page.index('id="said"')]
+    (label,) = re.findall(r"</title>([^<]*) {2}[0-9.]+ KiB</text>", drawn)
+    assert len(label) == 40 and label.endswith("x/0001") and "…" in label and name in drawn
+    assert re.search(r'<td data-name="digest" class="long"><code>sha256:', page)
+    assert re.search(r'<td data-name="tokens" class="num">', page)
 
 
 @pytest.mark.parametrize("data", [b"not json\n", b"[1]\n", b'{"a": 1}\n\xff\n', b"[" * 9999])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,21 @@ def test_a_store_without_its_format_line_is_damaged(
 def test_du_shows_the_reserve(stored: Stored, kvg: Run) -> None:
     assert kvg("du", "--json").records[-1]["reserve_bytes"] == 8 * 65536
     assert "reserve 512.0 KiB" in kvg("du").out
+
+
+@pytest.mark.parametrize("how", ["reindex", "lost"])
+def test_what_was_forgotten_stays_so_without_the_index(stored: Stored, kvg: Run, how: str) -> None:
+    """Though there is garbage, of which nobody could tell whose it was."""
+    assert kvg("forget", "demo").code == 0
+    with stored.store.pending() as pending:
+        pending.put(b"of a deposit that was cut short, and of no artifact")
+    assert kvg("forget", stored.digest).code == 0
+    stored.store.close()
+    if how == "lost":
+        shutil.rmtree(stored.store.root / "index.lmdb")
+    else:
+        assert kvg("reindex").code == 0
+    again = kvg("forget", stored.digest)
+    assert again.code == 0, again.out
+    deposit(stored.store, key_of("alice"))
+    assert kvg("forget", "demo").code == kvg("forget", stored.digest).code == 0

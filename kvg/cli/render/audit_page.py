@@ -17,10 +17,14 @@ from kvg.digest import sha256_bytes
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure
 from kvg.signing import base64
 
-BARS, ROW = 20, 40
+BARS, ROW, MOST_NAME = 20, 40, 40
 MOST_DIGESTS = 2000
+BAD = ("not verified", "FAILED", "revoked")
+_NUMBER = re.compile(r"[0-9][0-9.,]*( [KMGT]?i?B)?")
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
 WIDTH, HEIGHT, LEFT = 640, 220, 60
+FORM = ("form", "cache")
+"""What tells the rows of one measurement of grafts apart."""
 
 
 def page_of(record: Audit) -> str:
@@ -59,7 +63,9 @@ def _body(record: Audit) -> Iterator[str]:
     yield _section("Trust", "trust", _trust(record))
     if record.results:
         yield _section("Published figures", "results", _results(record.results))
-        yield _section("Restore against prefill", "restore", restoring(record.results))
+        drawn = restoring(record.results)
+        if drawn:
+            yield _section("Restore against prefill", "restore", drawn)
     yield _section("Growth of the log", "growth", growth(record.growth))
     yield _section("Log, newest first", "log", _timeline(record))
     yield "</main>"
@@ -150,26 +156,30 @@ def _results(figures: Sequence[PublishedFigure]) -> str:
         listed = "\n".join(escape(digest) for digest in digests[:MOST_DIGESTS])
         left = len(digests) - MOST_DIGESTS
         rest = f"<p>{left:,} more are in the file.</p>" if left > 0 else ""
+        behind = (
+            f"<details><summary>{count(len(digests), 'digest')} of inputs and outputs behind it"
+            f"</summary><pre>{listed}</pre>{rest}</details>"
+        )
         parts.append(
             f"<h3>{escape(name)}</h3><p>The file is <code>{escape(mine[0].digest)}</code>.</p>\n"
-            f"{_table(('figure', 'values', 'samples'), rows)}\n<details><summary>"
-            f"{count(len(digests), 'digest')} of inputs and outputs behind it</summary>"
-            f"<pre>{listed}</pre>{rest}</details>"
+            f"{_table(('figure', 'values', 'samples'), rows)}\n"
+            f"{behind if digests else '<p>It names no digest of what is behind it.</p>'}"
         )
     return "\n".join(parts)
 
 
 def restoring(figures: Sequence[PublishedFigure]) -> str:
-    """Milliseconds of prefill and of a graft by tokens, both axes logarithmic, as inline SVG."""
-    points = sorted(
-        (float(tokens), float(prefill), float(restore))
-        for tokens, prefill, restore in map(_restored, figures)
-        if tokens and prefill and restore
-    )
-    if not points:
-        return "<p>No figure among them tells both.</p>"
-    base, top = HEIGHT - 30, max(prefill for _, prefill, _ in points)
-    least = min(restore for _, _, restore in points)
+    """Milliseconds of prefill and of a graft by tokens, both axes logarithmic, as inline SVG.
+
+    Of grafts in several forms and caches those of the first are drawn; empty where none is told.
+    """
+    told = [figure for figure in figures if all(_restored(figure))]
+    if not told:
+        return ""
+    kind = _form(told[0])
+    points = sorted(_restored(figure) for figure in told if _form(figure) == kind)
+    times = [ms for _, *both in points for ms in both]
+    base, top, least = HEIGHT - 30, max(times), min(times)
     first, last = points[0][0], points[-1][0]
 
     def place(tokens: float, ms: float) -> str:
@@ -177,10 +187,11 @@ def restoring(figures: Sequence[PublishedFigure]) -> str:
         return f"{x:.0f},{base - (base - 15) * _share(ms, least, top):.0f}"
 
     def line(name: str, at: int, below: int) -> str:
-        path = " ".join(place(point[0], point[at]) for point in points)
-        end = path.rpartition(" ")[2].partition(",")[2]
+        places = [place(point[0], point[at]) for point in points]
+        path, end = " ".join(places), places[-1].partition(",")[2]
+        dots = "".join(_dot(spot) for spot in places)
         label = f'<text x="{WIDTH - 10}" y="{int(end) + below}" text-anchor="end">{name}</text>'
-        return f'<polyline points="{path}"/>{label}'
+        return f'<polyline points="{path}"/>{dots}{label}'
 
     parts = [
         f'<line x1="{LEFT}" y1="{base}" x2="{WIDTH}" y2="{base}"/>',
@@ -190,7 +201,14 @@ def restoring(figures: Sequence[PublishedFigure]) -> str:
         f'<text x="{LEFT}" y="{HEIGHT - 8}">{first:,.0f} tokens</text>',
         f'<text x="{WIDTH}" y="{HEIGHT - 8}" text-anchor="end">{last:,.0f} tokens</text>',
     ]
-    return _svg(HEIGHT, "prefill and graft by tokens, logarithmic", parts)
+    how = ", ".join(f"{name} {value}" for name, value in zip(FORM, kind, strict=True) if value)
+    note = f"<p>Grafts: {escape(how)}.</p>" if how else ""
+    return _svg(HEIGHT, "prefill and graft by tokens, logarithmic", parts) + note
+
+
+def _dot(place: str) -> str:
+    x, _, y = place.partition(",")
+    return f'<circle cx="{x}" cy="{y}" r="3"/>'
 
 
 def _share(value: float, least: float, most: float) -> float:
@@ -198,9 +216,14 @@ def _share(value: float, least: float, most: float) -> float:
     return math.log(value / least) / math.log(most / least) if most > least else 0.0
 
 
+def _form(figure: PublishedFigure) -> tuple[object, ...]:
+    """In which form and cache a graft was measured."""
+    return tuple(figure.figures.get(name) for name in FORM)
+
+
 def _restored(figure: PublishedFigure) -> tuple[float, float, float]:
-    """Tokens, prefill and graft in ms; zeros where the figure does not tell them."""
-    found = [figure.figures.get(name) for name in ("tokens", "prefill_ms", "graft_ms")]
+    """Tokens, and ms to the first token by prefill and by graft; zeros where it tells none."""
+    found = [figure.figures.get(name) for name in ("tokens", "prefill_ms", "first_token_ms")]
     tokens, prefill, graft = (
         float(value) if isinstance(value, int | float) else 0.0 for value in found
     )
@@ -252,9 +275,15 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(name: str, text: str) -> str:
-    bad = ' class="bad"' if text in ("not verified", "FAILED", "revoked") else ""
+    kinds = (
+        ("bad", text in BAD),
+        ("long", _DIGEST.search(text) is not None),
+        ("num", _NUMBER.fullmatch(text) is not None),
+    )
+    classes = " ".join(kind for kind, is_so in kinds if is_so)
+    marked = f' class="{classes}"' if classes else ""
     shown = _DIGEST.sub(r"<code>\g<0></code>", escape(text))
-    return f'<td data-name="{escape(name)}"{bad}>{shown}</td>'
+    return f'<td data-name="{escape(name)}"{marked}>{shown}</td>'
 
 
 def bars(artifacts: Sequence[AuditedArtifact]) -> str:
@@ -269,12 +298,18 @@ def bars(artifacts: Sequence[AuditedArtifact]) -> str:
     for n, item in enumerate(largest):
         name = item.refs[0] if item.refs else item.digest[:19]
         width = max(2, WIDTH * (item.bytes or 0) // top)
-        label = escape(f"{name[:60]}  {size(item.bytes or 0)}")
-        parts.append(f'<text x="0" y="{ROW * n + 18}">{label}</text>')
+        label = escape(f"{_brief(name)}  {size(item.bytes or 0)}")
+        whole = f"<title>{escape(name)}</title>"
+        parts.append(f'<text x="0" y="{ROW * n + 18}">{whole}{label}</text>')
         parts.append(f'<rect x="0" y="{ROW * n + 24}" width="{width}" height="10"/>')
     left = len(known) - len(largest)
     rest = f"<p>{left:,} smaller ones are not drawn.</p>" if left else ""
     return _svg(height, "size by artifact", parts) + rest
+
+
+def _brief(name: str) -> str:
+    """``name`` as far as a phone has room for it beside a size; both of its ends."""
+    return name if len(name) <= MOST_NAME else f"{name[:24]}…{name[25 - MOST_NAME :]}"
 
 
 def growth(points: Sequence[tuple[int, int]]) -> str:

@@ -24,16 +24,19 @@ ul.verdicts li { background: var(--card); border: 1px solid var(--line); border-
 #unchecked { border-left: 4px solid var(--open); padding-left: 14px; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; vertical-align: top; padding: 6px 10px;
+th, td { text-align: left; vertical-align: top; padding: 6px 8px;
   border-bottom: 1px solid var(--line); }
 td { max-width: 26em; min-width: 4em; }
+td:first-child { min-width: 8em; overflow-wrap: anywhere; }
+td.long { min-width: 18em; }
+td.num { min-width: 0; white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 th button { all: unset; cursor: pointer; }
 th button:focus-visible { outline: 2px solid var(--mark); }
 input { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; padding: 4px 10px; margin-bottom: 8px; width: min(100%, 320px); }
 svg { width: 100%; max-width: 760px; height: auto; }
-svg text { font: 13px system-ui, sans-serif; fill: var(--ink); } svg rect { fill: var(--mark); }
+svg text { font: 13px system-ui, sans-serif; fill: var(--ink); } svg rect, svg circle { fill: var(--mark); }
 svg line { stroke: var(--line); }
 svg polyline { fill: none; stroke: var(--mark); stroke-width: 2; }
 @media (max-width: 640px) {
@@ -42,7 +45,8 @@ svg polyline { fill: none; stroke: var(--mark); stroke-width: 2; }
   table, tbody, tr, td { display: block; }
   tr { border: 1px solid var(--line); border-radius: 8px; margin-bottom: 10px; padding: 4px; }
   tr[hidden] { display: none; }
-  td { border: 0; padding: 3px 8px; max-width: none; }
+  td, td.long { border: 0; padding: 3px 8px; min-width: 0; max-width: none; }
+  td.num { white-space: normal; }
   td:empty { display: none; }
   td::before { content: attr(data-name) ": "; color: var(--soft); }
 }
@@ -54,17 +58,19 @@ SCRIPT = """
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0], rows = [...body.rows];
   if (rows.length < 2) continue;
-  const box = document.createElement("input");
-  box.type = "search"; box.placeholder = "filter " + rows.length + " rows";
-  box.setAttribute("aria-label", "filter");
-  box.addEventListener("input", () => {
-    const words = box.value.toLowerCase().split(" ").filter(Boolean);
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every(word => text.includes(word));
-    }
-  });
-  table.parentElement.before(box);
+  if (rows.length > 5) {
+    const box = document.createElement("input");
+    box.type = "search"; box.placeholder = "filter " + rows.length + " rows";
+    box.setAttribute("aria-label", "filter");
+    box.addEventListener("input", () => {
+      const words = box.value.toLowerCase().split(" ").filter(Boolean);
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every(word => text.includes(word));
+      }
+    });
+    table.parentElement.before(box);
+  }
   const units = {K: 1024, M: 1024 ** 2, G: 1024 ** 3, T: 1024 ** 4};
   const value = text => {
     const found = /^([0-9][0-9,.]*) ?(?:([KMGT]?)i?B)?$/.exec(text);

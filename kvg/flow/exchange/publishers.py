@@ -11,20 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.errors import Corrupt, Untrusted
-from kvg.signing.note import encode_verifier, is_note_signed, parse_note, sign_note
+from kvg.remote.layout import PUBLISHER_LINE, publisher_text
+from kvg.signing.note import is_note_signed, parse_note, sign_note
 from kvg.trust import PUBLISHER
 
 if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.trust import TrustFile
-
-FIRST_LINE = "kvg-publisher/1"
-
-
-def publisher_text(origin: str, log_key: PublicKey) -> str:
-    """What a publisher signs."""
-    return f"{FIRST_LINE}\n{encode_verifier(origin, log_key)}\n"
-
 
 def sign_publisher(origin: str, log_key: PublicKey, keys: Sequence[PrivateKey]) -> bytes:
     """The note by which ``keys`` vouch for the log ``origin``."""
@@ -38,7 +31,7 @@ def vouching(
     what = f"log {origin}: publisher"
     found = parse_note(note, what=what)
     if found.text != publisher_text(origin, log_key):
-        if not found.text.startswith(FIRST_LINE + "\n"):
+        if not found.text.startswith(PUBLISHER_LINE + "\n"):
             raise Corrupt(f"{what}: not the note of a publisher")
         raise Untrusted(f"{what}: vouches for another key than the log has")
     return tuple(key for key in keys if is_note_signed(found, origin, key))

@@ -1,0 +1,150 @@
+"""What is kept of other publishers' logs: the copies, who vouches for them, and receipts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvg import durable
+from kvg.digest import PREFIX, Digest, short
+from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.store.peers import FOLDER, PUBLISHER, RECEIPTS
+from kvg.verify.check import Finding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvg.errors import KvgError
+    from kvg.log.log import Log
+    from kvg.signing.keys import PublicKey
+    from kvg.store import Store
+
+_REFUSED = (Corrupt, Incompatible, NotFound, Untrusted)
+
+
+def peer_findings(store: Store) -> Iterator[Finding]:
+    """Every fault, about a folder or file by its name in the store's; a pull takes a new one.
+
+    What lies beside a copy that is not sound is not looked at.
+    """
+    for origin in store.peers.origins():
+        name = f"{FOLDER}/{origin}"
+        faults: list[Corrupt | Incompatible | NotFound | Untrusted]
+        try:
+            kept = store.peers.log(origin)
+            faults = [] if kept is None else [*kept.faults(), *_cosigned_faults(store, kept)]
+        except _REFUSED as error:
+            kept, faults = None, [error]
+        yield from (_finding(fault, name) for fault in faults)
+        if kept is not None and not faults:
+            yield from _beside(store, kept, name)
+
+
+def _finding(error: KvgError, name: str) -> Finding:
+    return Finding(error.code, error.kind, name, error.message, "kvg fsck --repair")
+
+
+def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
+    """What is wrong with what witnesses cosigned, perhaps under an earlier key of the log.
+
+    Of witnesses that are not known here nothing can be told.
+    """
+    from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
+    from kvg.log.log import COSIGNED
+    from kvg.signing.note import parse_note
+    from kvg.store.witnesses import configured, unsigned
+
+    data = log.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+    if data is None:
+        return
+    what = f"log {log.folder}: {COSIGNED}"
+    try:
+        said = parse_checkpoint(data, what=what)
+        if not log.is_extension_of(said.size, said.root):
+            raise Untrusted(f"{what}: not a checkpoint of this log")
+        key = _key_at(log, said.size)
+        if key is not None:
+            open_checkpoint(data, origin=log.origin, verifier=key, what=what)
+        for line in unsigned(log, parse_note(data, what=what), configured(store)):
+            yield Untrusted(f"{what}: {line.name} did not sign this")
+    except (Corrupt, Untrusted) as error:
+        yield error
+
+
+def _key_at(log: Log, size: int) -> PublicKey | None:
+    """The key that signed at ``size``; None for an earlier one that is not kept here."""
+    from kvg.log.rekey import key_at
+
+    try:
+        return key_at(log, size)
+    except Untrusted:
+        return None
+
+
+def _beside(store: Store, log: Log, name: str) -> Iterator[Finding]:
+    if (log.folder / PUBLISHER).exists():
+        try:
+            _check_publisher(store, log, f"{name}/{PUBLISHER}")
+        except _REFUSED as error:
+            yield _finding(error, f"{name}/{PUBLISHER}")
+    folder = log.folder / RECEIPTS
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        what = f"{name}/{RECEIPTS}/{path.name}"
+        try:
+            _check_receipt(log, path, what)
+        except _REFUSED as error:
+            yield _finding(error, what)
+
+
+def _check_publisher(store: Store, log: Log, what: str) -> None:
+    """That the note is about this log, and signed by a key that was ever trusted here."""
+    from kvg.remote.layout import publisher_text
+    from kvg.signing.note import is_note_signed, parse_note
+
+    note = parse_note(store.peers.publisher(log.origin) or b"", what=what)
+    texts = [publisher_text(log.origin, key) for key in _keys_of(log)]
+    if note.text not in texts:
+        raise Corrupt(f"{what}: not about the log {log.origin}")
+    if not any(is_note_signed(note, log.origin, key) for key in _ever_trusted(store)):
+        raise Untrusted(f"{what}: not signed by a key that was trusted here")
+
+
+def _keys_of(log: Log) -> Iterator[PublicKey]:
+    """The keys that the log has and had, as far as they are known here."""
+    keys = (_key_at(log, size) for size in (0, *_rekeyed_at(log)))
+    yield from (log.verifier, *(key for key in keys if key is not None))
+
+
+def _rekeyed_at(log: Log) -> list[int]:
+    folder = log.folder / "rekey"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def _ever_trusted(store: Store) -> Iterator[PublicKey]:
+    from kvg.store.trusted import read_version
+
+    for _, digest in store.trust_versions():
+        yield from (key.public for key in read_version(store, digest).keys)
+
+
+def _check_receipt(log: Log, path: Path, what: str) -> None:
+    """That it proves the place, in this log, of the attestation that it is named after."""
+    from kvg.log.entry import AttestationEntry, parse_entry
+    from kvg.log.receipts import MAX_RECEIPT_SIZE, check_receipt, parse_receipt
+
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+        receipt = parse_receipt(file.read(MAX_RECEIPT_SIZE + 1), what=what)
+    if not log.is_extension_of(receipt.checkpoint.size, receipt.checkpoint.root):
+        raise Untrusted(f"{what}: under a checkpoint that is not of the log {log.origin}")
+    (raw,) = log.read(receipt.index, receipt.index + 1)
+    entry = parse_entry(raw, what=what)
+    if not re.fullmatch(r"[0-9a-f]{64}", path.name):
+        raise Corrupt(f"{what}: no receipt")
+    named = Digest(f"{PREFIX}{path.name}")
+    if not isinstance(entry, AttestationEntry) or entry.envelope != named:
+        raise Corrupt(f"{what}: not about the attestation {short(named)}")
+    key = _key_at(log, receipt.checkpoint.size)
+    if key is not None:
+        check_receipt(receipt, raw, origin=log.origin, verifier=key, what=what)
