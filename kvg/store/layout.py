@@ -10,8 +10,6 @@ from kvg import durable
 from kvg.errors import Corrupt, Incompatible
 from kvg.store.config import Config
 from kvg.store.lock import Lock
-from kvg.store.reserve import FOLDER as RESERVE
-from kvg.store.reserve import Reserve
 
 if TYPE_CHECKING:
     from kvg.trust import Keyring
@@ -26,6 +24,9 @@ LOST_FOUND = "lost-found"
 
 FORGOTTEN = "forgotten"
 """The folder that says of which forgotten artifacts all was removed: a file for each."""
+
+RESERVE = "reserve"
+"""The folder that holds room back: ``kvg.store.reserve``."""
 
 SEARCH = "search"
 """The folder for indexes of the text of contexts: a cache, which may go at any time."""
@@ -70,6 +71,7 @@ def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
     """
     from kvg.log.log import Log
     from kvg.signing.note import encode_verifier, parse_verifier
+    from kvg.store.reserve import Reserve
 
     if shared:
         durable.share(root)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kvg import durable
 from kvg.errors import KvgError, NoSpace
+from kvg.store.layout import RESERVE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
-FOLDER = "reserve"
 PIECES = 8
 PIECE_BYTES = 64 << 10
 
@@ -30,7 +30,7 @@ class Reserve:
     """The reserve of the store in ``root``. Change it under the store's exclusive lock only."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = root / FOLDER
+        self.folder = root / RESERVE
 
     def fill(self) -> None:
         """Make what is missing of it, as far as there is room; one that can't be made is none."""

@@ -39,7 +39,6 @@ from kvg.store.lock import Lock
 from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
 from kvg.store.quota import QUOTA_KEY, Quota
-from kvg.store.reserve import Reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from kvg.store.pending import Pending
     from kvg.store.publish import Published, RefMove
     from kvg.store.refs import LoggedAttestation, Member, Move
+    from kvg.store.reserve import Reserve
     from kvg.store.tables import Tables
     from kvg.trust import Keyring, TrustFile
 
@@ -97,7 +97,6 @@ class Store:
         if self.is_shared:
             durable.share(root)
         self.quota = Quota(root, limit=self._quota)
-        self.reserve = Reserve(root)
         self.objects = ObjectFolder(
             root / "objects",
             staging=self.staging,
@@ -192,6 +191,13 @@ class Store:
     def is_shared(self) -> bool:
         """Whether the group may read and write the store's files."""
         return self.config.get(SHARED_KEY) == GROUP
+
+    @property
+    def reserve(self) -> Reserve:
+        """Room that is held back for what lets something go."""
+        from kvg.store.reserve import Reserve
+
+        return Reserve(self.root)
 
     @property
     def log(self) -> Log:

@@ -40,8 +40,8 @@ def faults(store: Store) -> Iterator[Corrupt | Untrusted]:
     for name, data in ((CHECKPOINT, log.note), (COSIGNED, log.cosigned)):
         what = f"log {log.folder}: {name}"
         note = parse_note(data, what=what) if data else None
-        if note is None:
-            continue
+        if note is None or (name == CHECKPOINT and len(note.signatures) == 1):
+            continue  # the one was looked at when the log was opened
         if name == COSIGNED and all(line.name == log.origin for line in note.signatures):
             yield Corrupt(f"{what}: without a cosignature", hint=_HINT)
         for line in unsigned(log, note, configured(store)):

@@ -46,7 +46,8 @@ def test_every_change_works_without_any_of_them(tmp_path: Path, shared: bool) ->
     lose(store, *FOLDERS)
     assert sweep(store).kept > 0 and verify_artifact(store, made.digest)
     lose(store, *FOLDERS)
-    assert not [item for item in fsck(store, repair=True) if isinstance(item, Finding)]
+    found = [item for item in fsck(store, repair=True) if isinstance(item, Finding)]
+    assert [item.object for item in found] == ["tmp"]
     lose(store, *FOLDERS)
     remove_for_good(store, plan_forget(store, made.digest), now=a.NOW)
     a.deposit(store, key, ids=range(30))

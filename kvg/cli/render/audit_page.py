@@ -22,7 +22,7 @@ MOST_DIGESTS = 2000
 BAD = ("not verified", "FAILED", "revoked")
 _NUMBER = re.compile(r"[0-9][0-9.,]*( [KMGT]?i?B)?")
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
-WIDTH, HEIGHT, LEFT = 640, 220, 60
+WIDTH, HEIGHT, LEFT = 640, 220, 90
 FORM = ("form", "cache")
 """What tells the rows of one measurement of grafts apart."""
 

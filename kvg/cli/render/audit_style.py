@@ -36,7 +36,8 @@ th button:focus-visible { outline: 2px solid var(--mark); }
 input { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; padding: 4px 10px; margin-bottom: 8px; width: min(100%, 320px); }
 svg { width: 100%; max-width: 760px; height: auto; }
-svg text { font: 13px system-ui, sans-serif; fill: var(--ink); } svg rect, svg circle { fill: var(--mark); }
+svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+svg rect, svg circle { fill: var(--mark); }
 svg line { stroke: var(--line); }
 svg polyline { fill: none; stroke: var(--mark); stroke-width: 2; }
 @media (max-width: 640px) {

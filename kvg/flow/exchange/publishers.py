@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.trust import TrustFile
 
+
 def sign_publisher(origin: str, log_key: PublicKey, keys: Sequence[PrivateKey]) -> bytes:
     """The note by which ``keys`` vouch for the log ``origin``."""
     return sign_note(publisher_text(origin, log_key), [(origin, key) for key in keys])
