@@ -116,6 +116,11 @@ def test_values_that_break_the_constraint_are_no_instance(kvg: Run, store: Store
         missed = kvg("solve", "Sum the integers from 9 to 3.", *constraint, "--json")
         assert missed.code == 3 and missed.record["answer"] is None
         assert missed.record["reason"] == "the values do not meet the constraint"
+    tried = kvg("solve", "Sum the integers from 9 to 3.", *named, "--model", "none", "--json")
+    assert tried.code == 3 and tried.record["reason"] == "the values do not meet the constraint"
+    other = ("Add up the integers from 9 to 3.", *named, "--model", "none", "--checker", "c.py")
+    tried = kvg("solve", *other, "--json")  # no method of that family, and no model is asked
+    assert tried.code == 3 and tried.record["reason"] == "the values do not meet the constraint"
     run = kvg("method", "run", kvg("family", "list", "--json").records[0]["methods"][0], "3", "9")
     assert run.out == "6\n" and "constraint is not looked at" in run.err
 
