@@ -14,6 +14,10 @@ here), and with the passages that TF-IDF finds in the prompt.
 An answer is right when the key is in it as a word. One JSON record for each task and way: right
 answers, seconds to prepare once, seconds for an answer, tokens computed for each. What it was
 measured on comes first; a table on standard error.
+
+    python bench/choosing.py --fill docs/choosing.md bench/results/choosing.jsonl
+
+puts the table of a result file between the two marks of the page; a test compares them.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -246,12 +251,44 @@ def records(library: Library, asked: argparse.Namespace) -> Iterator[dict[str, o
     yield from bench.rows("skill", own, shots, shots, [f"{q}\n{a}" for q, a in shots], 5)
 
 
+MARKS = ("<!-- bench/choosing.py -->\n", "<!-- end -->\n")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows of a result file as a table of a page: a line for each task and way."""
+    lines = [
+        "| task | way | right | once, s | an answer, s | tokens computed for an answer |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["type"] == "choosing-row":
+            tokens = sorted(row["tokens"])
+            lines.append(
+                f"| {row['task']} | {row['way']} | {row['right']} of {row['questions']} "
+                f"| {row['prepare_s']:.1f} | {row['answer_s']:.2f} "
+                f"| {tokens[len(tokens) // 2]:,} |"
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def filled(page: str, rows: Sequence[dict[str, Any]]) -> str:
+    """``page`` with the table of ``rows`` between its marks."""
+    head, _, rest = page.partition(MARKS[0])
+    _, _, tail = rest.partition(MARKS[1])
+    return f"{head}{MARKS[0]}\n{table(rows)}\n{MARKS[1]}{tail}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, help="model folder; with --fill the result file")
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--fill", type=Path, metavar="PAGE")
     asked = parser.parse_args()
+    if asked.fill is not None:
+        rows = [json.loads(line) for line in asked.model.read_text("utf-8").splitlines()]
+        asked.fill.write_text(filled(asked.fill.read_text("utf-8"), rows), "utf-8")
+        return 0
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         settings = Settings(

@@ -46,6 +46,11 @@ class OneThread:
             self._set(self._before)
 
 
+def is_settable() -> bool:
+    """Whether ``OneThread`` does anything here."""
+    return _setter() is not None
+
+
 @cache
 def _setter() -> Callable[[int], object] | None:
     """``omp_set_num_threads`` of the runtime that torch itself asks; None where it is not found."""

@@ -49,7 +49,9 @@ def declare_globals(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("-j", "--jobs", metavar="N", min=1, help="Threads for reading and hashing."),
+        typer.Option(
+            "-j", "--jobs", metavar="N", min=1, help="Threads for reading, hashing and blocks."
+        ),
     ] = None,
     yes: Annotated[
         bool | None, typer.Option("--yes", help="Answer every question with yes.")

@@ -61,7 +61,7 @@ class Option:
 
 OPTIONS: tuple[Option, ...] = (
     Option("core.device", "where to compute", "auto", "KVG_DEVICE", "device"),
-    Option("core.jobs", "threads for reading and hashing", None, None, "jobs"),
+    Option("core.jobs", "threads for reading, hashing and blocks", None, None, "jobs"),
     Option("core.lock-wait", "seconds to wait for the store's lock", None, None, "lock_wait"),
     Option("core.color", "when to use colour: auto, always, never", "auto", None, "color"),
     Option("core.progress", "whether to draw progress bars", True),

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 from kvg import durable
 from kvg.errors import Incompatible, UsageError
-from kvg.flow.records.bench import ContextAccess, ContextBenchSummary, RestoreRow
+from kvg.flow.records.bench import (
+    ContextAccess,
+    ContextBenchSummary,
+    EnergyRow,
+    RestoreRow,
+    SelectTime,
+    StoreDeposit,
+    StoreRow,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,8 +102,64 @@ def _context(figure: Figure, rows: list[Record], records: list[Record]) -> None:
     upper.set_ylim(bottom=0)
     _labelled(upper, "token of the context", "ms to the first token", "Access time against depth")
     first = found[0].memory_bytes
-    lower.plot([r.number for r in found], [(r.memory_bytes - first) / 2**20 for r in found])
-    _labelled(lower, "access", "MiB over the first", "Memory")
+    lower.plot(_blocks_seen(found), [(r.memory_bytes - first) / 2**20 for r in found], marker=".")
+    _labelled(lower, "different blocks so far", "MiB over the first", "Memory against blocks")
+
+
+def _blocks_seen(accesses: list[ContextAccess]) -> list[int]:
+    """How many different blocks the window had held after each access."""
+    seen: set[int] = set()
+    counts = []
+    for access in accesses:
+        seen.add(access.block)
+        counts.append(len(seen))
+    return counts
+
+
+def _select(figure: Figure, rows: list[Record], _: list[Record]) -> None:
+    """Time of each step by the number of families: the middle and the slow end."""
+    axes = figure.subplots()
+    found = cast("list[SelectTime]", rows)
+    names = [f"{row.what}, {row.size:,}" for row in found]
+    places = range(len(found))
+    axes.barh([at - 0.2 for at in places], [r.median_us for r in found], 0.4, label="median")
+    axes.barh([at + 0.2 for at in places], [r.p99_us for r in found], 0.4, label="99 of 100")
+    axes.set_yticks(list(places), names, fontsize="small")
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    _labelled(axes, "µs", "what, of so many families", "Finding a method by exact address")
+
+
+def _store(figure: Figure, rows: list[Record], records: list[Record]) -> None:
+    """What a deposit takes beyond its prefill; what each stored form takes, and to verify."""
+    first, second, third = figure.subplots(1, 3)
+    deposits = [record for record in records if isinstance(record, StoreDeposit)]
+    names = [f"{row.tokens:,} tokens" for row in deposits]
+    prefills = [row.prefill_ms for row in deposits]
+    first.bar(names, prefills, label="prefill")
+    first.bar(names, [row.store_ms for row in deposits], bottom=prefills, label="store")
+    _labelled(first, "", "ms", "A deposit")
+    found = cast("list[StoreRow]", rows)
+    forms = [row.form for row in found]
+    second.bar(forms, [row.bytes_stored / 2**20 for row in found])
+    _labelled(second, "", "MiB", "On disk")
+    third.bar(forms, [row.verify_ms for row in found], label="verify")
+    third.scatter(forms, [row.sha256_ms for row in found], color="black", label="SHA-256 alone")
+    _labelled(third, "", "ms", "To verify every byte")
+
+
+def _energy(figure: Figure, rows: list[Record], _: list[Record]) -> None:
+    """Processor seconds and, where they were counted, joules of each way to the first token."""
+    found = cast("list[EnergyRow]", rows)
+    counted = [row for row in found if row.joules is not None]
+    left, *right = figure.subplots(1, 2 if counted else 1, squeeze=False)[0]
+    left.bar([row.way for row in found], [row.cpu_seconds for row in found])
+    left.set_yscale("log")
+    _labelled(left, "", "processor seconds", "To the first token")
+    for axes in right:
+        axes.bar([row.way for row in counted], [row.joules for row in counted])
+        axes.set_yscale("log")
+        _labelled(axes, "", f"joules ({counted[0].counter})", "Energy")
 
 
 def _labelled(axes: Axes, x: str, y: str, title: str) -> None:
@@ -110,4 +174,7 @@ def _labelled(axes: Axes, x: str, y: str, title: str) -> None:
 _PICTURES: dict[str, Callable[[Figure, list[Record], list[Record]], None]] = {
     "restore-row": _restore,
     "context-access": _context,
+    "select-time": _select,
+    "store-row": _store,
+    "energy-row": _energy,
 }

@@ -45,7 +45,13 @@ def build(
     parent: Digest | None,
 ) -> Built:
     """Compute what is not stored yet; put tokens, pages and manifest, in this order."""
-    reuse = find_reuse(store, plan, parent=parent)
+    return build_from(settings, session, pending, plan, find_reuse(store, plan, parent=parent))
+
+
+def build_from(
+    settings: Settings, session: Session, pending: Pending, plan: Plan, reuse: Reuse | None
+) -> Built:
+    """As ``build``, with what is to be reused found before: the store's index is not looked at."""
     slot = session.slot()
     began = time.perf_counter()
     first = _restore(session, slot, reuse) if reuse else 0

@@ -140,7 +140,7 @@ def test_all_of_them(
     starts = [n for n, r in enumerate(found) if r["type"] in ("bench-setup", "bench-machine")]
     for name, start, end in zip(named, starts, [*starts[1:], None], strict=True):
         check_rows(found[start:end], name)
-    for kind in ("restore", "context"):
+    for kind in ("restore", "context", "select", "store", "energy"):
         assert (user.folder / f"all-{kind}.png").stat().st_size > 1000
         assert (user.folder / f"all-{kind}.svg").stat().st_size > 1000
 

@@ -153,7 +153,7 @@ def test_the_same_text_in_two_places_keeps_both(user: models.User, tiny: dict[st
 def test_a_stopped_run_goes_on(
     user: models.User, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = create.build
+    built = create.build_from
     calls = []
 
     def build(*args: Any) -> object:
@@ -163,7 +163,7 @@ def test_a_stopped_run_goes_on(
         return built(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(create, "build", build)
+        patch.setattr(create, "build_from", build)
         with pytest.raises(KeyboardInterrupt):
             make(user)
     assert user.store.refs() == {}

@@ -20,6 +20,9 @@ VERBS = (
     ("bench", "restore", "--lengths", "32", "--repeats", "1", "--plot"),
     ("bench", "context", "nothing", "--plot"),
     ("bench", "all", "--tokens", "32", "--plot"),
+    ("bench", "store", "--length", "32", "--repeats", "1", "--plot"),
+    ("bench", "energy", "--length", "32", "--runs", "1", "--plot"),
+    ("bench", "select", "--families", "9", "--lookups", "1000", "--large", "0", "--plot"),
 )
 
 

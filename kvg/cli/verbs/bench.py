@@ -113,6 +113,7 @@ def select(
     starts: Annotated[
         int, typer.Option("--starts", metavar="N", min=0, help="Runs of the command; 15.")
     ] = 15,
+    plot: Plot = None,
 ) -> Iterable[Record]:
     """Find the methods of many near twins by exact address.
 
@@ -121,10 +122,11 @@ def select(
     was asked and found for each thousand; then times. Exit code 11 when one was wrong.
     bench/similarity.py sets similarity search beside it.
     """
+    from kvg.cli.plots import plotted
     from kvg.flow.bench.select import SelectRequest, bench_select
 
     request = SelectRequest(families, lookups, large, solves, starts)
-    return bench_select(invocation(ctx).settings, request)
+    return plotted(bench_select(invocation(ctx).settings, request), plot)
 
 
 def capability(
@@ -278,16 +280,19 @@ def energy(
         int, typer.Option("--length", metavar="N", min=1, help="Tokens of the text; 4000.")
     ] = 4000,
     runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Grafts; 20.")] = 20,
+    plot: Plot = None,
 ) -> Iterable[Record]:
     """What the first token costs by prefill and by graft.
 
     Joules are read from RAPL and NVML. Where a machine has no counter they are null, beside the
     processor seconds and the tokens that were computed; watts are never assumed.
     """
+    from kvg.cli.plots import plotted
     from kvg.flow.bench.energy import EnergyRequest, bench_energy
 
     run = invocation(ctx)
-    return bench_energy(run.store, run.settings, EnergyRequest(model, length, runs))
+    request = EnergyRequest(model, length, runs)
+    return plotted(bench_energy(run.store, run.settings, request), plot)
 
 
 def store(
@@ -299,16 +304,19 @@ def store(
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", min=1, help="Deposits, and looks; 3.")
     ] = 3,
+    plot: Plot = None,
 ) -> Iterable[Record]:
     """What storing costs over computing, on disk, and to verify.
 
     Deposits of texts that are new to a store of their own; then the last one in each stored form,
     every byte verified, beside SHA-256 alone. bench/store.py grows a store to many artifacts.
     """
+    from kvg.cli.plots import plotted
     from kvg.flow.bench.store import StoreRequest, bench_store
 
     run = invocation(ctx)
-    return bench_store(run.store, run.settings, StoreRequest(model, length, repeats))
+    request = StoreRequest(model, length, repeats)
+    return plotted(bench_store(run.store, run.settings, request), plot)
 
 
 def all_(
@@ -357,11 +365,11 @@ EXAMPLES = {
     """,
     "store": """
     $ kvg bench store
-    $ kvg bench store --length 1000 --json > store.jsonl
+    $ kvg bench store --length 1000 --plot store.png --json > store.jsonl
     """,
     "energy": """
     $ kvg bench energy
-    $ kvg bench energy --length 1000 --runs 50 --json
+    $ kvg bench energy --length 1000 --runs 50 --plot energy.png --json
     """,
     "restore": """
     $ kvg bench restore
@@ -383,7 +391,7 @@ EXAMPLES = {
     """,
     "select": """
     $ kvg bench select
-    $ kvg bench select --families 900 --lookups 2000 --large 0 --json
+    $ kvg bench select --families 900 --lookups 2000 --large 0 --plot select.png --json
     """,
     "speed": """
     $ kvg bench speed

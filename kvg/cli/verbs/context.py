@@ -39,7 +39,10 @@ def create(
     """Cut a corpus into blocks that fit the window, and deposit them.
 
     Blocks end at files, sections, paragraphs or lines, and are refs NAME/0001, NAME/0002, … Run
-    again, it goes on where it was stopped, and computes only what changed.
+    again, it goes on where it was stopped, and computes only what changed. As many blocks as --jobs
+    says are computed at a time, each by one thread: eight at most, and only as many as half of the
+    free memory holds; the model is in memory once. kvg gc between a stopped run and the next
+    removes what was computed.
     """
     from kvg.flow.context.create import ContextRequest, create_context
 

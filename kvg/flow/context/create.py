@@ -1,20 +1,26 @@
 """``kvg context create``: cut a corpus into blocks, deposit what is not stored, name them all.
 
-Each block is durable when it is computed, so a run that was stopped goes on where it was. The refs
-move together, in one step, at the end: readers see the old context or the new one, whole.
+Blocks are computed side by side where cores allow, and logged in their order. Each is durable once
+it is logged, so a run that was stopped goes on where it was. The refs move together, in one step,
+at the end: readers see the old context or the new one, whole.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kvg.digest import Digest
 from kvg.errors import Conflict, Corrupt, UsageError
-from kvg.flow.building import build
+from kvg.flow.building import Built, build_from
+from kvg.flow.context.abreast import Lanes, lanes_for
 from kvg.flow.context.corpus import read_corpus
 from kvg.flow.context.cutting import Block, cut_corpus
 from kvg.flow.context.stored import (
@@ -40,7 +46,7 @@ from kvg.flow.gated import attest_gates, check_policy
 from kvg.flow.records.contexts import ContextBlock, ContextMade
 from kvg.flow.records.record import Record
 from kvg.flow.requests import PAGE_TOKENS, DepositRequest
-from kvg.flow.reuse import Plan, find_same
+from kvg.flow.reuse import Plan, Reuse, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
 from kvg.flow.settings import signing_key
 from kvg.flow.sources import Source
@@ -52,6 +58,7 @@ from kvg.store import RefMove, check_ref_name
 if TYPE_CHECKING:
     from kvg.flow.context.stored import StoredContext
     from kvg.flow.settings import Settings
+    from kvg.gates import GateOutcome
     from kvg.log.entry import Entry
     from kvg.signing.keys import PrivateKey
     from kvg.store import Pending, Store
@@ -60,6 +67,8 @@ ROOM_TOKENS = 512
 """Tokens of the window that a block leaves for a question and its answer."""
 
 MIN_BLOCK_TOKENS = 16
+
+_Made: TypeAlias = "tuple[Built, tuple[GateOutcome, ...]]"
 
 
 @frozen
@@ -161,12 +170,12 @@ def create_context(store: Store, settings: Settings, request: ContextRequest) ->
     held: list[_Held] = []
     start = 0
     with store.pending() as pending, settings.report.task("context", len(blocks), "blocks") as task:
-        for number, block in enumerate(blocks, 1):
-            plan = work.plan(block)
-            held.append(_hold(work, pending, block, plan, key))
-            yield _record(request.name, number, held[-1], start, plan.count)
-            start += plan.count
-            task.advance(1)
+        with closing(_hold_all(work, pending, blocks, key, budget)) as stored:
+            for number, (item, count) in enumerate(stored, 1):
+                held.append(item)
+                yield _record(request.name, number, item, start, count)
+                start += count
+                task.advance(1)
         removed = _name_all(work, pending, held, refs, key)
     yield _made(store, request.name, held, start, removed, time.perf_counter() - began)
 
@@ -235,22 +244,68 @@ def _standing(work: _Work, budget: int) -> list[tuple[tuple[str, str], ...]]:
     return found
 
 
-def _hold(work: _Work, pending: Pending, block: Block, plan: Plan, key: PrivateKey) -> _Held:
-    """Store ``block`` unless it is there."""
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A block that is stored, or that is being computed."""
+
+    block: Block
+    plan: Plan
+    started: float
+    made: Digest | Future[_Made]
+
+    def may_lend(self, plan: Plan) -> bool:
+        """Whether ``plan`` could take a page over from this block once it is stored."""
+        page = plan.page_tokens
+        return isinstance(self.made, Future) and self.plan.ids[:page] == plan.ids[:page]
+
+
+def _hold_all(
+    work: _Work, pending: Pending, blocks: Sequence[Block], key: PrivateKey, budget: int
+) -> Generator[tuple[_Held, int]]:
+    """Store every block that is not there, several at a time; each, in order, with its tokens."""
+    session = work.model.session
+    begun: deque[_Begun] = deque()
+    with Lanes(session, lanes_for(work.settings, session, budget, len(blocks))) as lanes:
+        for block in blocks:
+            plan = work.plan(block)
+            while any(item.may_lend(plan) for item in begun):
+                yield _hold(work, pending, begun.popleft(), key)
+            begun.append(_begin(work, pending, lanes, block, plan))
+            while len(begun) >= lanes.depth:
+                yield _hold(work, pending, begun.popleft(), key)
+        while begun:
+            yield _hold(work, pending, begun.popleft(), key)
+
+
+def _begin(work: _Work, pending: Pending, lanes: Lanes, block: Block, plan: Plan) -> _Begun:
+    """Compute ``block`` unless it is stored. Nothing of it is named by the log yet."""
     started = time.time()
     for part in block.parts:
         pending.put(part.text.encode("utf-8"))
     same = find_same(work.store, plan)
     if same is not None:
         pending.add(same)
-        return _Held(block, same, 0)
-    built = build(work.store, work.settings, work.model.session, pending, plan, None)
-    outcomes = prove_itself(work.store, work.model.session, built.manifest, plan.ids)
+        return _Begun(block, plan, started, same)
+    reuse = find_reuse(work.store, plan, parent=None)
+    made = lanes.submit(partial(_make, work, pending, plan, reuse))
+    return _Begun(block, plan, started, made)
+
+
+def _make(work: _Work, pending: Pending, plan: Plan, reuse: Reuse | None) -> _Made:
+    built = build_from(work.settings, work.model.session, pending, plan, reuse)
+    return built, prove_itself(work.store, work.model.session, built.manifest, plan.ids)
+
+
+def _hold(work: _Work, pending: Pending, begun: _Begun, key: PrivateKey) -> tuple[_Held, int]:
+    """Sign and log a block once it is computed."""
+    if not isinstance(begun.made, Future):
+        return _Held(begun.block, begun.made, 0), begun.plan.count
+    built, outcomes = begun.made.result()
     digest = built.manifest.digest
-    envelope = _sign(pending, work.provenance(block, started), digest, key)
+    envelope = _sign(pending, work.provenance(begun.block, begun.started), digest, key)
     gates = attest_gates(pending, outcomes, digest, key)
     work.store.record(digest, [envelope, *gates])
-    return _Held(block, digest, built.n_computed)
+    return _Held(begun.block, digest, built.n_computed), begun.plan.count
 
 
 def _sign(pending: Pending, said: Provenance, digest: Digest, key: PrivateKey) -> Digest:

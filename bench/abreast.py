@@ -1,0 +1,98 @@
+"""Blocks of a context computed side by side, against one after the other.
+
+    python bench/abreast.py MODEL_FOLDER [--blocks 6] [--tokens 1000] [--rounds 3]
+
+``kvg context create`` of texts of the language reference, in a store of its own, in turns: each
+block alone with all compute threads, and as many at a time as ``--jobs`` would give, each with one.
+The model is loaded before. One JSON record: the seconds of every run, and the median of the ratios;
+below 1 side by side is the quicker way. On a busy machine it says nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pydoc_data.topics
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kvg.flow.context import create
+from kvg.flow.context.abreast import lanes_for
+from kvg.flow.model_add import model_add
+from kvg.flow.requests import ModelAddRequest
+from kvg.flow.settings import Settings
+from kvg.report import SilentReport
+from kvg.store import Store
+from kvg.trust import Keyring
+
+
+def settings_at(place: Path) -> Settings:
+    return Settings(
+        cwd=place,
+        keys=place / "keys",
+        cache=place / "cache",
+        user_config=place / "config.toml",
+        device="cpu",
+        jobs=len(os.sched_getaffinity(0)),
+        report=SilentReport(),
+    )
+
+
+def measure(place: Path, asked: argparse.Namespace) -> dict[str, object]:
+    """Both ways in turns, each with texts that are new to the store."""
+    settings = settings_at(place)
+    store = Store.init(place, keyring=Keyring(settings.keys))
+    model_add(store, settings, ModelAddRequest("model", asked.model.absolute()))
+    first = create.ContextRequest("any", (Path("any"),))
+    opened = create.open_model(store, settings, create._first_request(first))
+    create.open_model = lambda *_: opened
+    topics = pydoc_data.topics.topics
+    left = "\n".join(topics[name] for name in sorted(topics))
+    runs: dict[str, list[float]] = {"alone_s": [], "abreast_s": []}
+    for number in range(-1, 2 * asked.rounds):  # the first only warms up
+        way = ("alone_s", "abreast_s")[(number + number // 2) % 2]
+        create.lanes_for = (lambda *_: 1) if way == "alone_s" else lanes_for
+        folder = place / f"text{number + 1}"
+        folder.mkdir()
+        for block in range(asked.blocks):
+            at = opened.tokenizer.prefix(left, asked.tokens)
+            (folder / f"{block:02}.txt").write_text(left[:at], encoding="utf-8")
+            left = left[at:]
+        request = create.ContextRequest(
+            folder.name, (Path(folder.name),), block_tokens=asked.tokens + 64, room=0
+        )
+        *_, made = create.create_context(store, settings, request)
+        if number >= 0:
+            runs[way].append(made.seconds)
+    pairs = zip(runs["abreast_s"], runs["alone_s"], strict=True)
+    return {
+        "type": "context-abreast",
+        "blocks": asked.blocks,
+        "tokens": asked.tokens,
+        "jobs": settings.jobs,
+        **runs,
+        "ratio": median(abreast / alone for abreast, alone in pairs),
+        "load": os.getloadavg()[0],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        print(json.dumps(measure(Path(name), asked)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
