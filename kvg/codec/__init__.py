@@ -16,7 +16,7 @@ from kvg.codec.header import (
     parse_header,
     parse_header_size,
 )
-from kvg.codec.planes import join_planes, split_planes
+from kvg.codec.planes import Join, Split, join_planes, split_planes
 from kvg.codec.reading import PieceReader, open_pieces
 from kvg.codec.stored import DEFAULT_LIMIT, Stored, decode, encode
 
@@ -31,7 +31,9 @@ __all__ = (
     "Checked",
     "Frame",
     "Header",
+    "Join",
     "PieceReader",
+    "Split",
     "Stored",
     "check_raw",
     "decode",

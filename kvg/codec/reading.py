@@ -7,7 +7,7 @@ that were checked before, whatever the bytes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from kvg.codec.header import (
     ALIGNMENT,
@@ -17,6 +17,7 @@ from kvg.codec.header import (
     parse_header,
     parse_header_size,
 )
+from kvg.codec.planes import Join, join_in_turn
 from kvg.codec.stored import check_claims, check_padding
 from kvg.codec.zstd import Inflating
 from kvg.digest import Digest
@@ -30,15 +31,6 @@ FIRST_BYTES = 2 * ALIGNMENT
 
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""
-
-Join = Callable[[Sequence[memoryview], bytearray, int], None]
-"""Puts the bytes of planes in turn into the first so many bytes of a buffer."""
-
-
-def join_in_turn(planes: Sequence[memoryview], out: bytearray, n_bytes: int) -> None:
-    """A ``Join`` by the interpreter alone."""
-    for start, plane in enumerate(planes):
-        out[start : n_bytes : len(planes)] = plane
 
 
 def open_pieces(

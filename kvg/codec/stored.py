@@ -5,7 +5,7 @@ The digest of an object is that of its raw bytes; how it is stored never changes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvg.codec import zstd
 from kvg.codec.header import (
@@ -22,11 +22,14 @@ from kvg.codec.header import (
     parse_header,
     planes_of,
 )
-from kvg.codec.planes import split_planes
+from kvg.codec.planes import Join, Split, join_in_turn, split_planes
 from kvg.digest import Buffer, Digest, Sha256Stream, blake3_all, blake3_bytes
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
 from kvg.parallel import in_order
+
+JOIN_BYTES = 256 << 10
+"""Raw bytes whose planes are put together at once; a multiple of every number of planes."""
 
 DEFAULT_LIMIT = 1 << 30
 """Bytes: the largest object that ``decode`` makes room for unless told otherwise."""
@@ -62,20 +65,25 @@ def encode(
     data_start: int = 0,
     threads: int = 1,
     frame_size: int = FRAME_SIZE,
+    blake3: bytes | None = None,
+    split: Split = split_planes,
 ) -> Stored:
     """The stored form of ``raw``, whose SHA-256 is ``digest`` (believed, not computed again).
 
     ``planes`` is the element size for codec 2 (2 or 4), else 1. ``data_start`` is the offset in
     ``raw`` that codec 0 puts on a 4096 boundary. Codec 0 copies nothing. ``threads`` work on
-    different frames. Raises ``ValueError`` on parameters that the format does not have.
+    different frames. ``blake3`` is that of all of ``raw`` where the caller has taken it (believed
+    too). ``split`` takes planes apart. Raises ``ValueError`` on parameters that the format does not
+    have.
     """
     if planes not in planes_of(codec) or not 0 < frame_size < 2**32 or data_start < 0:
         raise ValueError(f"codec {codec}, {planes} planes, frames of {frame_size} bytes")
     view = memoryview(raw).cast("B")
     pieces = [view[start : start + frame_size] for start in range(0, len(view), frame_size)]
+    known = blake3 if len(pieces) == 1 else None
     done = list(
         in_order(
-            lambda piece: _encode_frame(piece, codec, planes),
+            lambda piece: _encode_frame(piece, codec, planes, split, known),
             pieces,
             threads=min(threads, len(pieces)),
         )
@@ -96,14 +104,18 @@ def decode(
     what: str,
     threads: int = 1,
     check_digest: bool = True,
+    check_frames: bool = True,
     limit: int = DEFAULT_LIMIT,
+    join: Join | None = None,
 ) -> memoryview:
     """The raw bytes of the whole, untrusted ``stored`` object ``digest``, read-only.
 
     Checked before any memory is taken: the header, that it speaks of ``digest`` and of ``size``
     bytes (any up to ``limit`` where None), that ``stored`` has the length it gives. Then the
     padding, the BLAKE3 of each frame and, with ``check_digest``, the SHA-256 of the whole. Codec 0
-    gives a view of ``stored``. Raises ``Corrupt`` naming ``what``.
+    gives a view of ``stored``. ``check_frames``: False leaves out the BLAKE3 of raw frames, whose
+    bytes the SHA-256 of the whole covers. ``join`` puts planes together. Raises ``Corrupt`` naming
+    ``what``.
     """
     view = memoryview(stored).cast("B").toreadonly()
     header = parse_header(view, what=what)
@@ -111,7 +123,9 @@ def decode(
     check_padding(view[header.size : header.data_offset], what=what)
     hasher = Sha256Stream()
     source = (
-        _RawSource(view, header, what) if header.codec == RAW else _Inflater(view, header, what)
+        _RawSource(view, header, what, is_checked=check_frames or not check_digest)
+        if header.codec == RAW
+        else _Inflater(view, header, what, join)
     )
     n = len(header.frames)
     for piece in in_order(source.frame, range(n), threads=min(threads, n)):
@@ -142,16 +156,25 @@ def check_padding(padding: memoryview, *, what: str) -> None:
         raise Corrupt(f"{what}: padding is not zero", hint="kvg fsck")
 
 
-def _encode_frame(piece: memoryview, codec: int, planes: int) -> tuple[Frame, tuple[Buffer, ...]]:
+def _encode_frame(
+    piece: memoryview, codec: int, planes: int, split: Split, blake3: bytes | None
+) -> tuple[Frame, tuple[Buffer, ...]]:
+    """``blake3`` is that of ``piece`` where it is known."""
     if codec == RAW:
-        return Frame(len(piece), ((len(piece), AS_IS),), blake3_bytes(piece)), (piece,)
+        return Frame(len(piece), ((len(piece), AS_IS),), blake3 or blake3_bytes(piece)), (piece,)
     if codec == PLANES:
-        coded = [_kept(plane, zstd.compress_plane(plane)) for plane in split_planes(piece, planes)]
+        coded = [_packed(plane) for plane in split(piece, planes)]
     else:
         coded = [_kept(piece, zstd.compress(piece))]
     parts = tuple(part for part, _ in coded)
     table = tuple((len(part), coding) for part, coding in coded)
     return Frame(len(piece), table, bytes.fromhex(blake3_all(parts))), parts
+
+
+def _packed(plane: Buffer) -> tuple[Buffer, int]:
+    if zstd.is_dense(plane):
+        return plane, AS_IS
+    return _kept(plane, zstd.compress_plane(plane))
 
 
 def _kept(plane: Buffer, packed: bytes) -> tuple[Buffer, int]:
@@ -162,9 +185,10 @@ def _kept(plane: Buffer, packed: bytes) -> tuple[Buffer, int]:
 
 
 class _RawSource:
-    """Frames of codec 0: checked where they lie."""
+    """Frames of codec 0, where they lie."""
 
-    def __init__(self, view: memoryview, header: Header, what: str) -> None:
+    def __init__(self, view: memoryview, header: Header, what: str, *, is_checked: bool) -> None:
+        self._is_checked = is_checked
         self.raw = view[header.data_offset :]
         self._header = header
         self._what = what
@@ -172,14 +196,16 @@ class _RawSource:
     def frame(self, index: int) -> memoryview:
         frame, start = self._header.frames[index], index * self._header.frame_raw_size
         piece = self.raw[start : start + frame.raw_size]
-        _check_frame(piece, frame, index, what=self._what)
+        if self._is_checked:
+            _check_frame(piece, frame, index, what=self._what)
         return piece
 
 
 class _Inflater:
     """Frames of codecs 1 and 2: inflated side by side into one buffer."""
 
-    def __init__(self, view: memoryview, header: Header, what: str) -> None:
+    def __init__(self, view: memoryview, header: Header, what: str, join: Join | None) -> None:
+        self._join_planes = join or join_in_turn
         self._buffer = bytearray(header.raw_size)
         self._view = view
         self._header = header
@@ -199,17 +225,31 @@ class _Inflater:
         if self._header.planes == 1:
             self._expand(stored, frame.planes[0][1], target)
         else:
-            self._join(stored, frame, first)
+            self._join(self._planes(stored, frame), target)
         return target
 
-    def _join(self, stored: memoryview, frame: Frame, first: int) -> None:
-        n, end, position = len(frame.planes), first + frame.raw_size, 0
+    def _planes(self, stored: memoryview, frame: Frame) -> list[memoryview]:
+        planes, position = [], 0
         for index, (size, coding) in enumerate(frame.planes):
-            plane = bytearray(frame.plane_raw_size(index))
-            self._expand(stored[position : position + size], coding, memoryview(plane))
-            if plane:
-                self._buffer[first + index : end : n] = plane
+            plane = stored[position : position + size]
+            if coding != AS_IS:
+                plane = memoryview(bytearray(frame.plane_raw_size(index)))
+                self._expand(stored[position : position + size], coding, plane)
+            planes.append(plane)
             position += size
+        return planes
+
+    def _join(self, planes: Sequence[memoryview], target: memoryview) -> None:
+        """Bit by bit, so that what is put together stays in the core's cache."""
+        n = len(planes)
+        for start in range(0, len(target), JOIN_BYTES):
+            piece = target[start : start + JOIN_BYTES]
+            at = start // n
+            parts = [
+                plane[at : at + (len(piece) - index + n - 1) // n]
+                for index, plane in enumerate(planes)
+            ]
+            self._join_planes(parts, piece, len(piece))
 
     def _expand(self, stored: memoryview, coding: int, target: memoryview) -> None:
         if coding == AS_IS:

@@ -12,7 +12,7 @@ from kvg.objects.manifest import Manifest, Page
 from kvg.objects.page import check_page, page_header
 from kvg.objects.statement import Provenance
 
-Join = Callable[[Sequence[memoryview], bytearray, int], None]
+Join = Callable[[Sequence[memoryview], bytearray | memoryview, int], None]
 """Puts the bytes of planes in turn into the first so many bytes of a buffer."""
 
 

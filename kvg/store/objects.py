@@ -87,10 +87,12 @@ class ObjectFolder:
         codec: int | None = None,
         threads: int = 1,
         before: Callable[[Digest], None] | None = None,
+        blake3: bytes | None = None,
     ) -> PutResult:
         """Store the object with the bytes ``raw``; durable when this returns.
 
         ``digest``: the SHA-256 of ``raw`` where the caller has computed it from these very bytes.
+        ``blake3``: as ``digest``, that of ``raw``.
         ``data_start``: offset in ``raw`` that codec 0 puts on a 4096 boundary. ``element``: bytes
         per element, for codec 2. ``codec``: None takes ``store.codec``. ``before`` is called with
         the digest before anything is looked at.
@@ -104,17 +106,25 @@ class ObjectFolder:
         size = len(memoryview(data).cast("B"))
 
         def encode() -> tuple[int, Iterable[Buffer]]:
-            stored = self._encode(digest, data, data_start, element, codec, threads)
+            stored = self._encode(digest, data, data_start, element, codec, threads, blake3)
             return stored.size_bytes, stored.parts()
 
         return self._put(digest, size, threads, encode)
 
     def put_received(
-        self, raw: memoryview, stored: Buffer, *, digest: Digest, data_start: int, element: int
+        self,
+        raw: memoryview,
+        stored: Buffer,
+        *,
+        digest: Digest,
+        data_start: int,
+        element: int,
+        blake3: bytes | None = None,
     ) -> PutResult:
         """As ``put``, of what the caller has decoded ``stored`` to, every byte of it checked.
 
-        ``stored`` is kept as it stands where a put would give that form.
+        ``stored`` is kept as it stands where a put would give that form. ``blake3``: that of
+        ``raw`` where the caller has it.
         """
         from kvg import codec as kvz
 
@@ -124,7 +134,7 @@ class ObjectFolder:
         is_same = (header.codec, header.planes) == (wanted, planes)
         if is_same and is_placed and header.frame_raw_size == kvz.FRAME_SIZE:
             return self._put(digest, len(raw), 1, lambda: (header.stored_size, [stored]))
-        return self.put(raw, digest=digest, data_start=data_start, element=element)
+        return self.put(raw, digest=digest, data_start=data_start, element=element, blake3=blake3)
 
     def _put(
         self,
@@ -173,6 +183,7 @@ class ObjectFolder:
         element: int,
         codec: int | None,
         threads: int,
+        blake3: bytes | None,
     ) -> Stored:
         from kvg import codec as kvz
 
@@ -184,6 +195,7 @@ class ObjectFolder:
             planes=planes,
             data_start=data_start if wanted == kvz.RAW else 0,
             threads=threads,
+            blake3=blake3,
         )
 
     def _form(self, element: int, codec: int | None) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kvg import codec
 from kvg.codec import PLANES, RAW, ZSTD, decode, encode, parse_header
-from kvg.digest import Digest, blake3_hex, sha256
+from kvg.digest import Digest, blake3_bytes, blake3_hex, sha256
 from kvg.errors import Corrupt
 
 Forge = Callable[..., tuple[bytes, Digest]]
@@ -267,3 +267,34 @@ def test_large_objects_come_back_through_threads(how: int, planes: int) -> None:
 def test_arbitrary_bytes_are_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt, match=r"^x: "):
         decode(data, digest=sha256(data), size=None, what="x")
+
+
+def test_without_the_frames_checksums_the_digest_covers_every_raw_byte() -> None:
+    raw = pattern(3000)
+    stored = bytearray(join(codec.encode(raw, digest=sha256(raw), codec=0, frame_size=1000)))
+    for at in (len(stored) - 3000, len(stored) - 1):
+        stored[at] ^= 1
+        with pytest.raises(Corrupt, match="digest"):
+            codec.decode(stored, digest=sha256(raw), size=3000, what="x", check_frames=False)
+        with pytest.raises(Corrupt, match="checksum"):
+            codec.decode(
+                stored,
+                digest=sha256(raw),
+                size=3000,
+                what="x",
+                check_frames=False,
+                check_digest=False,
+            )
+        stored[at] ^= 1
+
+
+def test_a_known_blake3_is_taken_for_one_frame_and_not_for_several() -> None:
+    raw = pattern(3000)
+    for frame_size in (3000, 1000):
+        made = codec.encode(
+            raw, digest=sha256(raw), codec=0, frame_size=frame_size, blake3=blake3_bytes(raw)
+        )
+        assert codec.decode(join(made), digest=sha256(raw), size=3000, what="x") == raw
+    lie = codec.encode(raw, digest=sha256(raw), codec=0, blake3=bytes(32))
+    with pytest.raises(Corrupt, match="checksum"):
+        codec.decode(join(lie), digest=sha256(raw), size=3000, what="x")

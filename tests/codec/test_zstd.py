@@ -169,3 +169,14 @@ def test_planes_come_back_and_pack_no_worse(size: int) -> None:
     packed = zstd.compress_plane(plane)
     assert expand(packed, size) == plane
     assert len(packed) <= len(zstd.compress(plane))
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 21])
+def test_only_long_planes_without_anything_to_pack_are_left(size: int) -> None:
+    noise = Random(size).randbytes(size)
+    is_long = size >= 1 << 21
+    assert zstd.is_dense(noise) is is_long
+    assert not zstd.is_dense(bytes(byte & 0x7F for byte in noise))
+    middle = bytearray(noise)
+    middle[size // 2 : size // 2 + zstd.SAMPLE_BYTES] = bytes(zstd.SAMPLE_BYTES)
+    assert not zstd.is_dense(middle)

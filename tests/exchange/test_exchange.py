@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from kvg.digest import hex_of
 from kvg.errors import Conflict, GateFailed, KvgError, NotFound, Untrusted
+from kvg.flow.exchange import planes
 from kvg.flow.gc import gc
 from kvg.flow.push import push
 from kvg.flow.rejected import check_outcomes
@@ -15,6 +17,7 @@ from kvg.flow.remote import remote_remove, remote_show
 from kvg.flow.status import remote_state
 from kvg.gates.outcome import outcome_of
 from kvg.log.receipts import check_receipt, parse_receipt
+from kvg.model import planes as numpy_planes
 from kvg.remote.layout import object_name
 from kvg.store import RefMove, Store
 from kvg.verify import check_store, verify_artifact
@@ -76,6 +79,39 @@ def test_remote_objects_have_the_remotes_codec(alice: Person, share: Path) -> No
     page = (share / object_name(manifest.pages[0].digest)).read_bytes()
     assert page[4] == 2 and page[5] == 2
     assert (share / object_name(digest)).read_bytes()[4] == 1
+
+
+@pytest.mark.parametrize("worth_bytes", [0, 1 << 60])
+def test_whoever_takes_planes_apart_the_objects_are_the_same(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch, worth_bytes: int
+) -> None:
+    """Numpy's for much, the interpreter's for little, and where numpy is absent."""
+    calls: list[str] = []
+    for name in ("split_planes", "join_planes"):
+        quick = getattr(numpy_planes, name)
+        monkeypatch.setattr(
+            numpy_planes, name, lambda *given, of=quick, n=name: calls.append(n) or of(*given)
+        )
+    monkeypatch.setattr(planes, "WORTH_BYTES", worth_bytes)
+    digest = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    assert set(calls) == ({"split_planes", "join_planes"} if worth_bytes == 0 else set())
+    assert summary(bob) == summary(alice)
+    for page in alice.store.manifest(digest).pages:
+        files = [store.objects.stored_path(page.digest) for store in (alice.store, bob.store)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_numpy_may_be_absent(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kvg.model.planes", None)
+    monkeypatch.setattr(planes, "WORTH_BYTES", 0)
+    digest = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    assert bob.store.refs()["demo"] == digest
 
 
 def test_token_ids_are_said_to_be_readable_once(alice: Person) -> None:

@@ -18,6 +18,7 @@ from kvg import durable
 from kvg.digest import Digest, blake3_bytes, blake3_hex, hex_of, short
 from kvg.errors import Corrupt, KvgError, NotFound
 from kvg.flow.exchange.parallel import in_order
+from kvg.flow.exchange.planes import joiner
 from kvg.frozen import frozen
 from kvg.objects.manifest import check_sizes, parse_manifest
 from kvg.objects.page import DTYPE_SIZES, check_page, data_start
@@ -53,6 +54,7 @@ class Wanted:
     limit: int = LIMIT_BYTES
     data_start: int = 0
     element: int = 1
+    is_page: bool = False
 
 
 @frozen
@@ -130,6 +132,7 @@ class Receiver:
         self._pending = pending
         self._task = task
         self._quarantine: ObjectFolder = store.quarantine
+        self._join: kvz.Join | None = None
         self.counts = Counts()
 
     def receive(
@@ -196,6 +199,7 @@ class Receiver:
         self, manifest: Manifest, items: Sequence[tuple[Wanted, Page | None]], what: str
     ) -> None:
         missing: list[KvgError] = []
+        self._join = joiner(sum(wanted.size or 0 for wanted, _ in items))
 
         def need(wanted: tuple[Wanted, Page | None]) -> KvgError | None:
             try:
@@ -223,6 +227,7 @@ class Receiver:
                     size=page.size,
                     data_start=data_start(group, page.n_tokens),
                     element=DTYPE_SIZES[group.dtype],
+                    is_page=True,
                 ),
                 page,
             )
@@ -288,20 +293,23 @@ class Receiver:
                 size=wanted.size,
                 what=f"{wanted.what}: object {short(wanted.digest)}",
                 limit=wanted.limit if wanted.size is None else max(wanted.size, 1),
+                join=self._join,
             )
         except Corrupt:
             _remove_if_there(part)
             raise
+        blake3 = _whole_blake3(stored) or (blake3_hex(raw) if wanted.is_page else None)
         self._quarantine.put_received(
             raw,
             stored,
             digest=wanted.digest,
             data_start=wanted.data_start,
             element=wanted.element,
+            blake3=None if blake3 is None else bytes.fromhex(blake3),
         )
         _remove_if_there(part)
         self.counts.add_moved(wanted.digest, n_new)
-        return Had(raw, _whole_blake3(stored))
+        return Had(raw, blake3)
 
     def _part(self, digest: Digest) -> Path:
         return self._quarantine.folder / f"{hex_of(digest)}.part"

@@ -13,6 +13,7 @@ from kvg import codec as kvz
 from kvg.digest import Buffer, Digest, short
 from kvg.errors import Conflict, Corrupt, NotFound
 from kvg.flow.exchange.parallel import in_order
+from kvg.flow.exchange.planes import splitter
 from kvg.frozen import frozen
 from kvg.log import rekey as rekeys
 from kvg.log.growth import log_files
@@ -120,11 +121,13 @@ class Sender:
     def _put_all(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form], sent: Sent, task: Task
     ) -> None:
+        n_bytes = sum(forms[digest].size or 0 for digest in digests if digest in forms)
+        split = splitter(n_bytes if self._place.codec == kvz.PLANES else 0)
+
         def put(digest: Digest) -> tuple[Digest, int | Corrupt]:
             try:
-                parts = stored_form(
-                    self._store, digest, forms.get(digest, Form()), self._place.codec
-                )
+                form = forms.get(digest, Form())
+                parts = stored_form(self._store, digest, form, self._place.codec, split=split)
             except Corrupt as error:
                 return digest, error
             self._remote.put(digest, parts)
@@ -158,16 +161,25 @@ class Sender:
         return frozenset(d for d, good in zip(digests, checked, strict=True) if not good)
 
 
-def stored_form(store: Store, digest: Digest, form: Form, codec: int | None) -> Sequence[Buffer]:
-    """The object in ``codec`` (None: as it is), every byte checked here. Raises ``Corrupt``."""
+def stored_form(
+    store: Store,
+    digest: Digest,
+    form: Form,
+    codec: int | None,
+    *,
+    split: kvz.Split = kvz.split_planes,
+) -> Sequence[Buffer]:
+    """The object in ``codec`` (None: as it is), every byte checked here. Raises ``Corrupt``.
+
+    ``split`` takes planes apart.
+    """
     what = f"object {short(digest)}"
     stored = store.objects.read_stored(digest, what=what)
-    raw = kvz.decode(stored, digest=digest, size=form.size, what=what)
-    if codec is None:
-        return [stored]
     if codec == kvz.PLANES and form.element == 1:
         codec = kvz.ZSTD
-    if kvz.parse_header(stored, what=what).codec == codec:
+    is_kept = codec is None or kvz.parse_header(stored, what=what).codec == codec
+    raw = kvz.decode(stored, digest=digest, size=form.size, what=what, check_frames=is_kept)
+    if codec is None or is_kept:
         return [stored]
     made = kvz.encode(
         raw,
@@ -175,6 +187,7 @@ def stored_form(store: Store, digest: Digest, form: Form, codec: int | None) -> 
         codec=codec,
         planes=form.element if codec == kvz.PLANES else 1,
         data_start=form.data_start if codec == kvz.RAW else 0,
+        split=split,
     )
     return list(made.parts())
 
