@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
 from kvg.errors import Corrupt, KvgError, NoSpace, NotFound, UsageError
+from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,11 @@ Hook = Callable[[str, str], int | None]
 
 What it gives back for a write is the most bytes that the system may take at once.
 """
+
+SYNCERS = 8
+"""How many folders are synced at once where there are many."""
+
+MANY_FOLDERS = 32
 
 PARTIAL = "partial"
 """What the names of half-written files begin with."""
@@ -208,6 +214,13 @@ def sync_dir(path: Path) -> None:
             os.close(fd)
 
 
+def sync_dirs(folders: Iterable[Path]) -> None:
+    """Make the names in many folders durable, in no order: disks take in many waits at once."""
+    paths = tuple(folders)
+    for _ in in_order(sync_dir, paths, threads=SYNCERS if len(paths) >= MANY_FOLDERS else 1):
+        pass
+
+
 def write_all(fd: int, parts: Iterable[Buffer], path: Path) -> int:
     """Write every byte of ``parts`` to ``fd``; returns the bytes written."""
     size_bytes = 0
@@ -360,8 +373,7 @@ def remove_all(paths: Iterable[Path]) -> None:
             except FileNotFoundError:
                 continue
         folders[path.parent] = None
-    for folder in folders:
-        sync_dir(folder)
+    sync_dirs(folders)
 
 
 def remove_tree(folder: Path) -> None:
@@ -403,8 +415,7 @@ def move_all(moves: Iterable[tuple[Path, Path]]) -> None:
         with translated(path):
             step("rename", path)
             os.rename(path, target)
-    for folder in (*made, *folders):
-        sync_dir(folder)
+    sync_dirs((*made, *folders))
 
 
 def hold_room(path: Path, size_bytes: int) -> None:

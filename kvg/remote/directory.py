@@ -136,10 +136,8 @@ class DirectoryFiles:
         """Sync the folders in which objects got their names, each once."""
         with self._guard:
             folders, self._unsynced = sorted(self._unsynced), set()
-        for folder in folders:
-            with _refused(folder):
-                if folder.is_dir():
-                    durable.sync_dir(folder)
+        with _refused(self._folder):
+            durable.sync_dirs(folder for folder in folders if folder.is_dir())
 
     def _open(self, name: str) -> int:
         path = self._prefix + name  # joining paths costs more than opening a file

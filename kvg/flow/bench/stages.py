@@ -21,6 +21,7 @@ from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from kvg.codec import PieceReader
+    from kvg.codec.planes import Target
     from kvg.model.session import Slot
     from kvg.objects.manifest import Page
 
@@ -125,7 +126,7 @@ class _Stages:
 
         clock = _Clock()
 
-        def join(planes: Sequence[memoryview], out: bytearray, n_bytes: int) -> None:
+        def join(planes: Sequence[memoryview], out: Target, n_bytes: int) -> None:
             with clock.at("join planes"):
                 join_planes(planes, out, n_bytes)
 

@@ -1,0 +1,50 @@
+"""Names made durable for many at once. Crash and power tests of the stores do the rest."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kvg import durable
+from kvg.errors import NotFound
+
+
+@pytest.mark.parametrize("n", [0, 3, durable.MANY_FOLDERS, 3 * durable.MANY_FOLDERS])
+def test_each_of_many_folders_is_synced_once(
+    tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / str(number) for number in range(n)]
+    synced: list[tuple[str, int]] = []
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.setattr(
+        durable, "_hook", lambda name, path: synced.append((path, threading.get_ident()))
+    )
+    durable.sync_dirs(folders)
+    assert sorted(path for path, _ in synced) == sorted(map(str, folders))
+    assert (threading.get_ident() in {thread for _, thread in synced}) is (
+        0 < n < durable.MANY_FOLDERS
+    )
+
+
+@pytest.mark.parametrize("n", [3, durable.MANY_FOLDERS])
+def test_a_folder_that_went_is_named(tmp_path: Path, n: int) -> None:
+    folders = [tmp_path / str(number) for number in range(n)]
+    for folder in folders[1:]:
+        folder.mkdir()
+    with pytest.raises(NotFound, match=str(folders[0])):
+        durable.sync_dirs(folders)
+
+
+def test_many_files_are_moved_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    moves = [(tmp_path / "from" / str(n), tmp_path / f"to{n}" / "it") for n in range(40)]
+    for path, _ in moves:
+        path.write_bytes(b"it")
+    durable.move_all(moves)
+    assert all(target.read_bytes() == b"it" for _, target in moves)
+    assert not list((tmp_path / "from").iterdir())
+    durable.remove_all(target for _, target in moves)
+    assert not any(target.exists() for _, target in moves)
