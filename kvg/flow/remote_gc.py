@@ -6,9 +6,9 @@ Rules:
   knows what it needs;
 - a push announces itself there before it asks what is missing, and gc leaves a mark before it looks
   for announcements; whichever comes second gives way;
-- a push that was killed goes on announcing itself: it is told by watching that nothing renews that
-  (see ``alive``). No two machines' clocks are compared. A gc that was killed is gone on with by the
-  same store.
+- a push that was killed goes on announcing itself, and so does a gc: it is told by watching that
+  nothing renews that (see ``alive``). No two machines' clocks are compared. A gc that was killed is
+  gone on with by the same store at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kvg.remote.file_remote import FileRemote
 
 if TYPE_CHECKING:
     from kvg.digest import Digest
+    from kvg.flow.exchange.alive import Removal
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
@@ -47,13 +48,13 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
             )
         remote.check()
         is_dry = settings.tell_dry_run()
-        with marked(remote, store.log.origin, settings.report, dry_run=is_dry):
+        with marked(remote, store.log.origin, settings.report, dry_run=is_dry) as removal:
             reader = Reader(store, place, remote, keep=not settings.dry_run, report=settings.report)
             needed: set[Digest] = set()
             findings = tuple(_look(store, remote, reader, needed))
             yield from findings
             if not findings:
-                yield _collect(settings, remote, place.name, needed)
+                yield _collect(remote, removal, place.name, needed)
 
 
 def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> Iterator[Finding]:
@@ -74,7 +75,7 @@ def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> 
 
 
 def _collect(
-    settings: Settings, remote: FileRemote, name: str, needed: set[Digest]
+    remote: FileRemote, removal: Removal | None, name: str, needed: set[Digest]
 ) -> RemoteCollected:
     objects = size = kept = 0
     for digest in remote.objects():
@@ -82,5 +83,5 @@ def _collect(
             kept += 1
             continue
         objects += 1
-        size += remote.object_size(digest) if settings.dry_run else remote.remove_object(digest)
-    return RemoteCollected(name, objects, size, kept, settings.dry_run)
+        size += remote.object_size(digest) if removal is None else removal.remove(digest)
+    return RemoteCollected(name, objects, size, kept, removal is None)

@@ -28,6 +28,8 @@ class FileRemote:
         self._guard = threading.Lock()
         self._marks: list[bytes] = []
         """The marks of the push under way: what was written last, after what may have been."""
+        self._gc_marks: list[bytes] = []
+        """As ``_marks``, of the removal under way."""
 
     @property
     def url(self) -> str:
@@ -138,32 +140,35 @@ class FileRemote:
         with self._guard:
             self._marks = [_new_mark(origin)]
             self._files.write(self._pushing(origin), self._marks)
-        holder = self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES)
+        holder = self.collector()
         if holder is not None:
             self.withdraw(origin)
             raise Conflict(
                 f"{self.url}: {_shown(holder)} removes there what nothing needs",
-                hint="push again once it has ended; one that was killed ends by kvg remote gc",
+                hint="push again once it has ended; kvg remote gc here ends one that was killed",
             )
 
     def renew(self, origin: str) -> None:
-        name = self._pushing(origin)
         with self._guard:
-            if not self._marks:
-                return  # nothing is announced any more
-            there = self._files.read(name, layout.MAX_NAME_BYTES)
-            new = _new_mark(origin)
-            try:
-                if there not in self._marks:
-                    raise Conflict(name)
-                self._marks.append(new)
-                self._files.swap(name, new, expect=there)
-            except Conflict:
+            if self._marks and not self._renewed(self._pushing(origin), origin, self._marks):
                 raise Conflict(
                     f"{self.url}: this push was taken for dead, and what it needs may be removed",
                     hint="kvg push --verify",
-                ) from None
-            self._marks = [new]
+                )
+
+    def _renewed(self, name: str, origin: str, marks: list[bytes]) -> bool:
+        """Replace the mark in ``name``, one of ``marks``, by a new one; whether it was there."""
+        there = self._files.read(name, layout.MAX_NAME_BYTES)
+        new = _new_mark(origin)
+        if there not in marks:
+            return False
+        marks.append(new)
+        try:
+            self._files.swap(name, new, expect=there)
+        except Conflict:
+            return False
+        marks[:] = [new]
+        return True
 
     def withdraw(self, origin: str) -> None:
         with self._guard:
@@ -190,16 +195,23 @@ class FileRemote:
         return name
 
     def begin_gc(self, owner: str) -> None:
-        """Mark that ``owner`` removes what nothing needs. Raises ``Conflict`` while one pushes."""
+        """Mark that ``owner`` removes what nothing needs; one of its own that was killed is ended.
+
+        Raises ``Conflict`` while one pushes, or another removes.
+        """
+        there = self.collector()
+        mark = _new_mark(owner)
         try:
-            self._files.swap(layout.GC_FILE, owner.encode("ascii"), expect=None)
+            if there is not None and _owner_of(there) != owner:
+                raise Conflict(layout.GC_FILE)
+            self._files.swap(layout.GC_FILE, mark, expect=there)
         except Conflict:
-            holder = self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES) or b""
-            if holder != owner.encode("ascii"):
-                raise Conflict(
-                    f"{self.url}: {_shown(holder)} removes there what nothing needs already",
-                    hint="one that was killed is ended by kvg remote gc of that very store",
-                ) from None
+            raise Conflict(
+                f"{self.url}: {_shown(there or b'')} removes there what nothing needs already",
+                hint="try again once it has ended",
+            ) from None
+        with self._guard:
+            self._gc_marks = [mark]
         pushing = [name for name in self._files.names(layout.PUSHING) or () if name != owner]
         if pushing:
             self.end_gc()
@@ -208,9 +220,40 @@ class FileRemote:
                 hint="try again later",
             )
 
+    def renew_gc(self, owner: str) -> None:
+        """Show that the removal is alive. Raises ``Conflict`` where it was taken for dead."""
+        with self._guard:
+            if self._gc_marks and not self._renewed(layout.GC_FILE, owner, self._gc_marks):
+                raise Conflict(
+                    f"{self.url}: this removal was taken for dead, and ended",
+                    hint="kvg remote gc",
+                )
+
     def end_gc(self) -> None:
-        """Take the mark away; again is harmless."""
-        self._files.remove(layout.GC_FILE)
+        """Take the mark away, if it is this removal's; again is harmless."""
+        with self._guard:
+            there = self.collector() if self._gc_marks else None
+            if there in self._gc_marks:
+                try:
+                    self._files.swap(layout.GC_FILE, None, expect=there)
+                except Conflict:
+                    pass  # it was taken for dead just now
+            self._gc_marks = []
+
+    def collector(self) -> bytes | None:
+        """The mark of who removes there what nothing needs, by its own word; None without one.
+
+        One that stays the same for long is of a removal that was killed: see ``renew_gc``.
+        """
+        return self._files.read(layout.GC_FILE, layout.MAX_NAME_BYTES)
+
+    def owner_of(self, mark: bytes) -> str:
+        """Whose mark of a removal it is."""
+        return _owner_of(mark)
+
+    def end_killed_gc(self, mark: bytes) -> None:
+        """Take the mark of a removal that was killed away. Raises ``Conflict`` if it changed."""
+        self._files.swap(layout.GC_FILE, None, expect=mark)
 
     def objects(self) -> Iterator[Digest]:
         """Every object that is there."""
@@ -257,8 +300,13 @@ def _new_mark(origin: str) -> bytes:
     return f"{origin} {os.urandom(8).hex()}".encode("ascii")
 
 
-def _shown(holder: bytes) -> str:
-    return f"the store of log {holder[:80].decode('ascii', 'replace')}"
+def _owner_of(mark: bytes) -> str:
+    """Whose mark it is; the number after the name makes each another."""
+    return mark.partition(b" ")[0].decode("ascii", "replace")
+
+
+def _shown(mark: bytes) -> str:
+    return f"the store of log {_owner_of(mark)[:80]}"
 
 
 class FileLog:

@@ -13,6 +13,7 @@ from kvg.flow.records import Finding
 from kvg.flow.records.exchange import RemoteCollected
 from kvg.flow.remote_gc import remote_gc
 from kvg.remote import open_remote
+from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import object_name
 from tests.exchange.conftest import Person
 from tests.exchange.test_crash import killed_at
@@ -118,6 +119,58 @@ def test_a_killed_push_holds_up_nobody_for_ever(alice: Person, bob: Person, shar
     assert any("killed" in text for text in bob.report.told)
     assert not alice.push().findings
     assert not bob.pull().findings and bob.store.ref("demo") == alice.store.ref("demo")
+
+
+@pytest.mark.usefixtures("quick_watch")
+def test_a_killed_gc_whose_store_is_gone_is_ended_by_another(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    open_remote(str(share), cwd=share).begin_gc("kvg-gone")
+    bob.deposit("bobs", range(33))
+    with pytest.raises(Conflict, match="kvg-gone removes there") as told:
+        bob.push()
+    assert "kvg remote gc here ends one that was killed" in (told.value.hint or "")
+    (done,) = collect(bob)
+    assert isinstance(done, RemoteCollected)
+    assert any("log kvg-gone removes no more: it was killed" in text for text in bob.report.told)
+    assert not (share / "gc").exists()
+    assert not bob.push().findings
+
+
+@pytest.mark.usefixtures("quick_watch")
+def test_a_gc_that_lives_is_not_taken_for_dead(alice: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    remote = open_remote(str(share), cwd=share)
+    assert isinstance(remote, FileRemote)
+    with (
+        alive.removing(remote, "kvg-other"),
+        pytest.raises(Conflict, match="kvg-other removes there"),
+    ):
+        collect(alice)
+    assert not (share / "gc").exists()
+
+
+def test_a_gc_that_was_taken_for_dead_removes_nothing_more(
+    alice: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = alice.deposit("demo")
+    alice.push()
+    mine, others = (open_remote(str(share), cwd=share) for _ in range(2))
+    assert isinstance(mine, FileRemote) and isinstance(others, FileRemote)
+    with alive.removing(mine, "kvg-other") as removal:
+        others.end_killed_gc(others.collector() or b"")
+        others.begin_gc("kvg-third")
+        monkeypatch.setattr(alive, "BEAT_S", -1.0)
+        with pytest.raises(Conflict, match="taken for dead"):
+            removal.remove(digest)
+    assert (share / object_name(digest)).exists()
+    assert (share / "gc").read_bytes().startswith(b"kvg-third ")
+    others.end_gc()
+    assert not (share / "gc").exists()
 
 
 def test_a_killed_push_is_ended_by_the_next(alice: Person, share: Path) -> None:

@@ -92,7 +92,7 @@ def gc(
 
     What refs stood for before goes, too. Every log and ref there is proved first; where one can't
     be, nothing is removed. While somebody pushes there it is refused, and the other way round; a
-    push that was killed is told by watching its mark there, which takes three minutes.
+    push or a removal that was killed is told by watching its mark there, which takes three minutes.
     """
     from kvg.flow.remote_gc import remote_gc
 

@@ -32,6 +32,7 @@ from kvg.remote.layout import CHECKPOINT
 from kvg.store.closure import digests_named
 
 if TYPE_CHECKING:
+    from kvg.flow.exchange.alive import Removal
     from kvg.flow.exchange.places import Place
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
@@ -86,8 +87,8 @@ class _Forgetting:
         self._remote.check()
         if isinstance(self._remote, FileRemote):
             origin = self._store.log.origin
-            with marked(self._remote, origin, self._report, dry_run=self._dry_run):
-                yield from self._files(self._remote)
+            with marked(self._remote, origin, self._report, dry_run=self._dry_run) as removal:
+                yield from self._files(self._remote, removal)
         else:
             yield from self._registry()
         yield ForgottenThere(
@@ -100,7 +101,7 @@ class _Forgetting:
             dry_run=self._dry_run,
         )
 
-    def _files(self, remote: FileRemote) -> Iterator[Record]:
+    def _files(self, remote: FileRemote, removal: Removal | None) -> Iterator[Record]:
         users: dict[Digest, set[str]] = {}
         own, held, unknown = self._look(users)
         yield from (*held, *unknown)
@@ -120,7 +121,7 @@ class _Forgetting:
                 continue
             if size:
                 self._objects += 1
-                self._bytes += size if self._dry_run else remote.remove_object(item)
+                self._bytes += size if removal is None else removal.remove(item)
 
     def _look(
         self, users: dict[Digest, set[str]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kvg import codec as kvz
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, NotFound
-from kvg.flow.exchange.alive import end_killed
+from kvg.flow.exchange.alive import Removal, end_killed, removing
 from kvg.flow.exchange.receiving import ENVELOPE_LIMIT_BYTES, MANIFEST_LIMIT_BYTES
 from kvg.objects.manifest import parse_manifest
 from kvg.store.closure import digests_named
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def marked(remote: FileRemote, owner: str, report: Report, *, dry_run: bool) -> Iterator[None]:
-    """No push there meanwhile; nothing is marked in a dry run. Raises ``Conflict``.
+def marked(
+    remote: FileRemote, owner: str, report: Report, *, dry_run: bool
+) -> Iterator[Removal | None]:
+    """No push there meanwhile; None, and no mark, in a dry run. Raises ``Conflict``.
 
-    What is left of a push that was killed is taken away, after watching it for a while.
+    What is left of a push or a removal that was killed is taken away, after watching it for a
+    while.
     """
     if dry_run:
-        yield
+        yield None
         return
     end_killed(remote, owner, report)
-    remote.begin_gc(owner)
-    try:
-        yield
-    finally:
-        remote.end_gc()
+    with removing(remote, owner) as removal:
+        yield removal
 
 
 def closure_there(
