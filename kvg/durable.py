@@ -272,29 +272,59 @@ def _publish(
     mode: int,
     is_named_for_good: bool = True,
 ) -> int:
+    staged = stage(path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good)
+    staged.publish(is_named_for_good=is_named_for_good)
+    return staged.size_bytes
+
+
+class Staged:
+    """A file that is written whole and has no name yet, open and flocked: see ``claim``."""
+
+    def __init__(self, path: Path, partial: Path, fd: int, size_bytes: int) -> None:
+        self._path = path
+        self._partial = partial
+        self._fd = fd
+        self.size_bytes = size_bytes
+
+    def publish(self, *, is_named_for_good: bool = True) -> None:
+        """Sync it and give it its name; see ``write_new``. Nothing is left behind on failure."""
+        with _discarding(self._partial):
+            try:
+                with translated(self._path):
+                    step("fsync", self._partial)
+                    os.fsync(self._fd)
+                    step("rename", self._path)
+                    os.rename(self._partial, self._path)
+            finally:
+                os.close(self._fd)
+        if is_named_for_good:
+            sync_dir(self._path.parent)
+
+
+def stage(
+    path: Path,
+    parts: Iterable[Buffer],
+    *,
+    staging: Path,
+    mode: int = 0o444,
+    is_named_for_good: bool = True,
+) -> Staged:
+    """The first half of ``write_new``: all of it but the waiting for the disk, and the name."""
     make_dir(path.parent, is_named_for_good=is_named_for_good)
     try:
         fd, partial = claim(staging, PARTIAL)
     except OSError as error:
         raise_translated(error, path if error.errno in _NO_ROOM else staging)
-    try:
-        with translated(path):
-            try:
+    with _discarding(partial):
+        try:
+            with translated(path):
                 size_bytes = write_all(fd, parts, path)
                 step("chmod", partial)
                 os.fchmod(fd, mode_of(path, mode))
-                step("fsync", partial)
-                os.fsync(fd)
-                step("rename", path)
-                os.rename(partial, path)
-            finally:
-                os.close(fd)
-    except BaseException:
-        _discard(partial)
-        raise
-    if is_named_for_good:
-        sync_dir(path.parent)
-    return size_bytes
+        except BaseException:
+            os.close(fd)
+            raise
+    return Staged(path, partial, fd, size_bytes)
 
 
 def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
@@ -462,8 +492,14 @@ def make_zeros(path: Path, size_bytes: int) -> None:
             os.close(fd)
 
 
-def _discard(partial: Path) -> None:
+@contextmanager
+def _discarding(partial: Path) -> Iterator[None]:
+    """``partial`` goes where the block fails."""
     try:
-        os.unlink(partial)
-    except OSError:
-        pass
+        yield
+    except BaseException:
+        try:
+            os.unlink(partial)
+        except OSError:
+            pass
+        raise

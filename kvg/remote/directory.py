@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,6 +80,10 @@ class DirectoryFiles:
         return asking.missing(self, digests, askers=1)
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        self.begin(name, parts)()
+
+    def begin(self, name: str, parts: Iterable[Buffer]) -> Callable[[], None]:
+        """The first half of ``write``; what comes back waits for the disk and gives the name."""
         path = self._folder / name
         is_object = name.startswith(f"{layout.OBJECTS}/")
         if not is_object:
@@ -90,7 +94,15 @@ class DirectoryFiles:
                 durable.make_dir(path.parent.parent)
                 with self._guard:
                     self._unsynced |= {path.parent.parent, path.parent}
-            durable.write_new(path, parts, staging=self._staging, is_named_for_good=not is_object)
+            staged = durable.stage(
+                path, parts, staging=self._staging, is_named_for_good=not is_object
+            )
+
+        def end() -> None:
+            with _refused(self._folder):
+                staged.publish(is_named_for_good=not is_object)
+
+        return end
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
         path = self._folder / name

@@ -6,6 +6,8 @@ remote, so that a key which may run this command, and no other, reaches nothing 
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -18,22 +20,25 @@ from kvg.signing import base64
 if TYPE_CHECKING:
     from kvg.canon import Json
     from kvg.digest import Digest
-    from kvg.remote.files import Files
+    from kvg.remote.directory import DirectoryFiles
 
 Answer = dict[str, "Json"]
 MAX_NAMES: Final = 1_000_000
+MOST_LATE: Final = 4
+"""How many files may wait for the disk; each holds nothing in memory."""
 
 
 class Server:
     """Serves ``files`` from ``source`` to ``sink`` until ``source`` ends."""
 
     def __init__(
-        self, files: Files, source: BinaryIO, sink: BinaryIO, *, is_read_only: bool
+        self, files: DirectoryFiles, source: BinaryIO, sink: BinaryIO, *, is_read_only: bool
     ) -> None:
         self._files = files
         self._source = source
         self._sink = sink
         self._is_read_only = is_read_only
+        self._late = Late(sink)
         self._quick: dict[str, Callable[[wire.Message], Answer]] = {
             "read": self._read,
             "read_all": self._read_all,
@@ -41,7 +46,6 @@ class Server:
             "missing": self._missing,
             "names": self._names,
             "swap": self._swap,
-            "write": self._write,
             "remove": self._remove,
         }
 
@@ -49,8 +53,16 @@ class Server:
         """Answer every request, in order. Raises ``Corrupt`` on what is none."""
         self._sink.write(wire.GREETING)
         self._sink.flush()
+        with self._late:
+            self._serve()
+
+    def _serve(self) -> None:
         while (message := wire.read_message(self._source, what="request")) is not None:
             operation = _text(message, "op")
+            if operation == "write":
+                self._write(message)
+                continue
+            self._late.settle()
             if operation == "stream":
                 self._stream(message)
             elif operation in self._quick:
@@ -84,16 +96,22 @@ class Server:
         else:
             wire.end_body(self._sink)
 
-    def _write(self, message: wire.Message) -> Answer:
+    def _write(self, message: wire.Message) -> None:
+        """Take a file in; an object waits for the disk while the next request is read."""
         body = wire.read_body(self._source, what="request")
         try:
             name = self._to_write(message)
-            self._files.write(name, body)
-        except KvgError:
+            if not name.startswith(f"{layout.OBJECTS}/"):
+                self._late.settle()
+            end = self._files.begin(name, body)
+        except KvgError as error:
             for _ in body:  # what is not taken is read over, so that the next request is found
                 pass
-            raise
-        return {}
+            self._late.settle()
+            wire.write_message(self._sink, failure(error))
+            self._sink.flush()
+            return
+        self._late.add(end)
 
     def _read(self, message: wire.Message) -> Answer:
         data = self._files.read(_name(message), _number(message, "limit"))
@@ -136,6 +154,50 @@ class Server:
         if self._is_read_only:
             raise RemoteFailed("served to be read only")
         return _name(message)
+
+
+class Late:
+    """Ends of writes: each waits for the disk on a thread of its own, and is answered in order.
+
+    Nobody else writes to ``sink`` between ``add`` and ``settle``.
+    """
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._ends: queue.Queue[Callable[[], None] | None] = queue.Queue(MOST_LATE)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: OSError | ValueError | None = None
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.put(None)
+        self._thread.join()
+
+    def add(self, end: Callable[[], None]) -> None:
+        """Call ``end`` after those before it, and answer with what becomes of it."""
+        self._ends.put(end)
+
+    def settle(self) -> None:
+        """Wait until everything is answered. Raises what kept an answer from being written."""
+        self._ends.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        while (end := self._ends.get()) is not None:
+            answer: Answer = {}
+            try:
+                end()
+            except KvgError as error:
+                answer = failure(error)
+            try:
+                wire.write_message(self._sink, answer)
+                self._sink.flush()
+            except (OSError, ValueError) as error:
+                self._failure = error
+            self._ends.task_done()
 
 
 def failure(error: KvgError) -> Answer:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from kvg.digest import sha256, shake256
-from kvg.errors import Corrupt, RemoteFailed, UsageError
+from kvg.digest import Buffer, sha256, shake256
+from kvg.errors import Corrupt, NoSpace, RemoteFailed, UsageError
 from kvg.remote import Access, open_remote, wire
 from kvg.remote.directory import DirectoryFiles
 from kvg.remote.layout import object_name
@@ -183,3 +185,56 @@ def test_requests_that_are_none(tmp_path: Path, fields: dict[str, object]) -> No
     else:
         with pytest.raises(Corrupt):
             served(tmp_path, fields)
+
+
+def test_an_object_waits_for_the_disk_while_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers keep their order, and what is no object waits for all objects before it."""
+    real = DirectoryFiles.begin
+    begun = {name: threading.Event() for name in "ab"}
+    ended: list[str] = []
+
+    def begin(files: DirectoryFiles, name: str, parts: Iterable[Buffer]) -> Callable[[], None]:
+        end = real(files, name, parts)
+        last = name[-1]
+
+        def late() -> None:
+            if last == "a":
+                assert begun["b"].wait(20)
+            if last == "b":
+                raise NoSpace("b: no space left", hint="free some")
+            end()
+            ended.append(last)
+
+        if last in begun:
+            begun[last].set()
+        else:
+            assert last != "c" or ended == ["a"]
+        return late
+
+    monkeypatch.setattr(DirectoryFiles, "begin", begin)
+    names = [f"objects/00/{'0' * 61}{last}" for last in "ab"]
+    asked = [{"op": "write", "name": name, "body": True} for name in (*names, "keys/c")]
+    first, second, third = served(tmp_path, *asked)
+    assert (first, third) == ({}, {}) and second["error"]["code"] == NoSpace.code
+    assert ended == ["a", "c"]
+
+
+def test_who_hangs_up_meanwhile_ends_the_far_side(tmp_path: Path) -> None:
+    class Gone(io.BytesIO):
+        def flush(self) -> None:
+            if len(self.getvalue()) > len(wire.GREETING):
+                raise BrokenPipeError
+
+    source = io.BytesIO()
+    for last in "abcdefghij":
+        name = f"objects/00/{'0' * 61}{last}"
+        wire.write_message(source, {"op": "write", "name": name, "body": True})
+        wire.write_chunk(source, b"data")
+        wire.end_body(source)
+    wire.write_message(source, {"op": "names", "folder": "refs"})
+    source.seek(0)
+    server = Server(DirectoryFiles(tmp_path), source, Gone(), is_read_only=False)
+    with pytest.raises(BrokenPipeError):
+        server.run()

@@ -264,7 +264,8 @@ class Reader:
             raise Untrusted(
                 f"{what}: points at entry {pointer.index} of log {pointer.origin}, whose newest of "
                 f"this name is {index if index >= 0 else 'none'}",
-                hint="its publisher's push was cut short, or the pointer was moved by another hand",
+                hint="if its publisher's push was cut short, its next kvg push mends this; nothing "
+                "here changed. Else the pointer was moved by another hand: ask the publisher",
             )
         vouched = self._vouched.get(pointer.origin)
         if vouched is not None and not counts_at(
