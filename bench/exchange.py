@@ -190,14 +190,20 @@ class Bench:
             shell = server.access.variables["KVG_SSH_COMMAND"] + f" -p {server.port}"
             copied = self.folder / "rsynced"
 
-            def plain() -> None:
-                argv = ["rsync", "-a", "--no-compress", "-e", shell, f"{self.objects()}/"]
+            def plain(*options: str) -> None:
+                argv = ["rsync", "-a", "--no-compress", *options, "-e", shell, f"{self.objects()}/"]
                 subprocess.run([*argv, f"127.0.0.1:{copied}/"], check=True)
 
-            theirs = timed(
-                plain, runs=self.runs, before=lambda: shutil.rmtree(copied, ignore_errors=True)
-            )
-            shutil.rmtree(copied, ignore_errors=True)
+            def clean() -> None:
+                shutil.rmtree(copied, ignore_errors=True)
+
+            theirs = timed(plain, runs=self.runs, before=clean)
+            told = subprocess.run(["rsync", "--help"], capture_output=True, check=False, text=True)
+            if "--fsync" in told.stdout:
+                self.results["rsync, fsync"] = timed(
+                    lambda: plain("--fsync"), runs=self.runs, before=clean
+                )
+            clean()
             for codec in (0, 2):
                 found = []
                 for n in range(self.runs):
@@ -407,8 +413,8 @@ def machine() -> dict[str, object]:
     }
 
 
-SYNCED = {"directory": "cp, sha256, sync", "http": "rclone, sync"}
-"""The plain tool, and then a wait until what it wrote is on the disk."""
+SYNCED = {"directory": "cp, sha256, sync", "ssh": "rsync, fsync", "http": "rclone, sync"}
+"""The plain tool, and a wait until what it wrote is on the disk."""
 
 AT_LEAST = 0.8
 """What kvg's speed is to be of a plain tool's."""
