@@ -92,7 +92,7 @@ def check_exchange(value: Row, what: str) -> None:
         elif name == "nothing_new":
             for row in value[name]:
                 same(row["again_seconds"], min(row["again_runs"]), f"{what}: again_seconds")
-        elif name in ("rsync, fsync", "rclone, sync"):
+        elif name in MORE:
             need(all(isinstance(took, float) for took in value[name]), f"{what}: {name}")
         elif name == "memory":
             fields = {"ref", "push_peak_bytes", "clone_peak_bytes", "bytes"}
@@ -103,7 +103,8 @@ def check_exchange(value: Row, what: str) -> None:
                 same(value["runs"], len(value[name][runs]), f"{what}: {name}: {runs}")
 
 
-ALONE = ("half", "nothing_new", "memory", "rsync, fsync", "rclone, sync")
+MORE = ("rsync, fsync", "rclone, sync", "rclone, sha256, sync")
+ALONE = ("half", "nothing_new", "memory", *MORE)
 COMPARED = re.compile("(directory|ssh|s3), codec [012]|http, clone")
 
 

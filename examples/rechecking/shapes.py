@@ -129,6 +129,7 @@ RAW = {
 RAW_OF_EXCHANGE = (
     "machine", "load_after", "pages", "plain_runs", "kvg_runs", "bytes", "half",
     "nothing_new", "memory", "cp, sha256, sync", "rsync, fsync", "rclone, sync",
+    "rclone, sha256, sync",
 )  # fmt: skip
 """The same of ``exchange.json``."""
 
