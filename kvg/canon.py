@@ -68,6 +68,8 @@ def _parse(data: bytes | str, what: str) -> tuple[Json, bool]:
             parse_int=_small_int,
         )
         is_usual = _check_plain(value, 0)
+        if "\\u" in text:  # the one way in for half a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"{what}: malformed JSON: {error}", hint="kvg fsck") from None
     return value, is_usual

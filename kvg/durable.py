@@ -115,13 +115,19 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
 def check_target(path: Path, *, option: str) -> None:
     """Raise unless a file can be written at ``path``, which ``option`` of a command line names.
 
-    Asked before work begins: ``UsageError`` for a folder and for a path inside a store,
-    ``NotFound`` without the folder that it would lie in, ``KvgError`` where that cannot be written
+    Asked before work begins: ``UsageError`` for a folder, a link, a device and whatever else is no
+    plain file, in whose place a file would be put, and for a path inside a store, ``NotFound``
+    without the folder that it would lie in, ``KvgError`` where that cannot be written
     to.
     """
     with translated(path):
         if path.is_dir():
             raise UsageError(f"{path}: is a folder", hint=f"{option} takes the name of a file")
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            kind = "a link" if path.is_symlink() else "not a plain file"
+            raise UsageError(
+                f"{path}: {kind}, and would be replaced", hint=f"give {option} another path"
+            )
         if not path.parent.is_dir():
             raise NotFound(
                 f"{path.parent}: no such folder", hint=f"give {option} a path in one that exists"

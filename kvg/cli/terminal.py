@@ -50,13 +50,25 @@ def look(env: Mapping[str, str], *, color: ColorChoice, progress: bool, quiet: b
 
 
 def printable(text: str) -> str:
-    """``text`` with every control character but tab and newline made visible and harmless."""
+    """``text`` with every control character but tab and newline made visible and harmless.
+
+    So are those that turn the direction of what follows, and halves of surrogate pairs, which no
+    stream can write.
+    """
     if text.isprintable():
         return text
-    return "".join(
-        c if c in "\t\n" or not (ord(c) < 32 or 127 <= ord(c) < 160) else f"\\x{ord(c):02x}"
-        for c in text
-    )
+    return "".join(map(_visible, text))
+
+
+def _visible(char: str) -> str:
+    number = ord(char)
+    if char not in "\t\n" and (number < 32 or 127 <= number < 160):
+        return f"\\x{number:02x}"
+    is_turning = char in "\u061c\u200e\u200f" or any(a <= char <= b for a, b in _TURNING)
+    return f"\\u{number:04x}" if is_turning or 0xD800 <= number < 0xE000 else char
+
+
+_TURNING = (("\u202a", "\u202e"), ("\u2066", "\u2069"))
 
 
 def one_line(text: str) -> str:

@@ -66,6 +66,8 @@ def _rows(data: bytes, name: str) -> Iterator[Row]:
     for number, line in enumerate(data.splitlines(), 1):
         try:
             row = json.loads(line)
+            if b"\\u" in line:  # the one way in for half a surrogate pair
+                json.dumps(row, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -224,3 +225,79 @@ def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: 
     assert kvg("audit", "--results", "none.jsonl").code == 3
     Path("empty").mkdir()
     assert kvg("audit", "--results", "empty").code == 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"tokens": NaN, "prefill_ms": 1, "first_token_ms": 2}',
+        '{"tokens": Infinity, "prefill_ms": 1, "first_token_ms": 2}',
+        '{"tokens": -5, "prefill_ms": 1, "first_token_ms": 2}',
+        '{"tokens": 1' + "0" * 400 + ', "prefill_ms": 1, "first_token_ms": 2}',
+        '{"tokens": 5e-324, "prefill_ms": 1e308, "first_token_ms": 5e-324}',
+        '{"tokens": true, "prefill_ms": [], "first_token_ms": {}}',
+        '{"x": "</script><b>", "y": "<img src=x onerror=alert(1)>"}',
+        '{"x": "\\u001b[2J\\u202e"}',
+    ],
+)
+def test_no_number_and_no_word_of_others_is_too_odd(
+    stored: Stored, kvg: Run, home: Path, row: str
+) -> None:
+    Path("r.jsonl").write_text(f"{row}\n")
+    done = kvg("audit", "--results", "r.jsonl", "--html", "a.html")
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out and "\u202e" not in done.out
+    page = Path("a.html").read_text()
+    assert "nan" not in page[page.index("<main>") :].split("Published figures")[0]
+    assert "<b>" not in page.split("</ul>")[-1] and "<img" not in page
+
+
+@pytest.mark.parametrize("put", ["link", "pipe", "dangling"])
+@pytest.mark.parametrize("line", [("audit", "--html"), ("lock", "--file"), ("bundle", "create")])
+def test_nothing_but_a_plain_file_is_replaced(
+    stored: Stored, kvg: Run, home: Path, put: str, line: tuple[str, ...]
+) -> None:
+    """As root, a file named with care can be a device that the whole machine uses."""
+    path = Path("out")
+    if put == "pipe":
+        os.mkfifo(path)
+    else:
+        if put == "link":
+            Path("file").write_text("mine")
+        path.symlink_to("file")
+    before = os.lstat(path)
+    done = kvg(*line, "out")
+    assert done.code == 2 and "would be replaced" in done.err and "hint" in done.err, done
+    after = os.lstat(path)
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert Path("file").exists() is (put == "link")
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J\x1b]0;mine\x07", "\u202egpj", "a\nb", "\x9b31m"])
+@pytest.mark.parametrize(
+    "line", [("show", "odd"), ("ls",), ("audit", "-v"), ("log", "odd"), ("verify", "odd")]
+)
+def test_words_of_others_do_nothing_to_a_terminal(
+    stored: Stored, kvg: Run, odd: str, line: tuple[str, ...]
+) -> None:
+    key = stored.store.keyring.load("first")  # type: ignore[union-attr]
+    said = TestResult(PASSED, f"test:{odd}", evidence=(Resource(odd, sha256(b"gone")),))
+    deposit(stored.store, key, ref="odd", ids=range(60, 90), gates=[said])
+    for tty in (False, True):
+        done = kvg(*line, "--color", "never", tty=tty)
+        assert done.code == 0, done.err
+        assert not set(done.out + done.err) & set("\x1b\x9b\x07\u202e")
+
+
+def test_half_a_surrogate_pair_is_no_text(stored: Stored, kvg: Run, home: Path) -> None:
+    key = stored.store.keyring.load("first")  # type: ignore[union-attr]
+    made = deposit(stored.store, key, ref="odd", ids=range(60, 90))
+    payload = encode_test_result(made.digest, TestResult(PASSED, "test:QQ"))
+    attest(stored.store, key, made.digest, payload.replace(b"QQ", rb"\ud800"))
+    assert kvg("verify", "odd").code == 5 and kvg("verify", "demo").code == 0
+    for line in (("show", "odd"), ("ls",), ("log", "odd"), ("fsck",), ("gc",)):
+        assert kvg(*line).code in (0, 5), line
+    assert kvg("audit", "--html", "a.html").code == 5 and Path("a.html").stat().st_size
+    Path("r.jsonl").write_text('{"x": "\\ud800"}\n')
+    refused = kvg("audit", "--results", "r.jsonl")
+    assert refused.code == 5 and "line 1" in refused.err

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kvg.errors import Bug, most_severe
 from kvg.flow.records import SCHEMA_VERSION, Record
@@ -181,7 +181,7 @@ class Output:
         if self._given.json:
             sys.stdout.write(json_line(item) + "\n")
         else:
-            for piece in renderer(item.type)(item, self._get_view()):
+            for piece in renderer(item.type)(shown(item), self._get_view()):
                 sys.stdout.write(piece)
         if item.type == "text":
             sys.stdout.flush()
@@ -214,6 +214,44 @@ def renderer(record_type: str) -> Renderer:
     module = importlib.import_module(f"kvg.cli.render.{_HOMES[record_type]}")
     renderers: dict[str, Renderer] = module.RENDERERS
     return renderers[record_type]
+
+
+VERBATIM = frozenset(("text", "answer"))
+"""Fields that hold what a model or a program wrote: what becomes of it, their renderer says."""
+
+T = TypeVar("T")
+
+
+def shown(value: T) -> T:
+    """``value`` with every string in it harmless on a terminal: whoever signed it chose the words.
+
+    A record that holds none to be changed is given back as it is.
+    """
+    from kvg.cli.terminal import printable
+
+    kind: type = type(value)
+    made: object = value
+    if isinstance(value, str):
+        made = value if value.isprintable() else printable(value)
+    elif kind is tuple:
+        made = tuple(map(shown, cast("tuple[object, ...]", value)))
+    elif isinstance(value, Mapping):
+        made = {shown(key): shown(item) for key, item in value.items()}
+    elif hasattr(kind, "__dataclass_fields__"):
+        made = _shown_record(value)
+    return cast("T", value if made == value else made)
+
+
+def _shown_record(record: object) -> object:
+    names: tuple[str, ...] = type(record).__match_args__  # type: ignore[attr-defined]
+    found = {name: getattr(record, name) for name in names}
+    made = {name: item if name in VERBATIM else shown(item) for name, item in found.items()}
+    if all(made[name] is found[name] for name in names):
+        return record
+    copy: object = object.__new__(type(record))  # its own checks were passed by what was said
+    for name, item in made.items():
+        object.__setattr__(copy, name, item)
+    return copy
 
 
 def json_line(record: Record) -> str:
@@ -254,8 +292,6 @@ def _plain(value: object) -> object:
         return _fields(value)
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    from collections.abc import Mapping
-
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     raise Bug(f"{type(value).__name__} in a record")

@@ -23,6 +23,7 @@ BAD = ("not verified", "FAILED", "revoked")
 _NUMBER = re.compile(r"[0-9][0-9.,]*( [KMGT]?i?B)?")
 _DIGEST = re.compile(r"\bsha256:[0-9a-f]{64}\b")
 WIDTH, HEIGHT, LEFT = 640, 220, 90
+LEAST, MOST = 1e-6, 1e15
 FORM = ("form", "cache")
 """What tells the rows of one measurement of grafts apart."""
 
@@ -213,7 +214,8 @@ def _dot(place: str) -> str:
 
 def _share(value: float, least: float, most: float) -> float:
     """Where ``value`` lies between the two, 0 to 1, on a logarithmic axis."""
-    return math.log(value / least) / math.log(most / least) if most > least else 0.0
+    span = math.log(most) - math.log(least)
+    return (math.log(value) - math.log(least)) / span if span > 0 else 0.0
 
 
 def _form(figure: PublishedFigure) -> tuple[object, ...]:
@@ -223,11 +225,15 @@ def _form(figure: PublishedFigure) -> tuple[object, ...]:
 
 def _restored(figure: PublishedFigure) -> tuple[float, float, float]:
     """Tokens, and ms to the first token by prefill and by graft; zeros where it tells none."""
-    found = [figure.figures.get(name) for name in ("tokens", "prefill_ms", "first_token_ms")]
-    tokens, prefill, graft = (
-        float(value) if isinstance(value, int | float) else 0.0 for value in found
-    )
+    found = (figure.figures.get(name) for name in ("tokens", "prefill_ms", "first_token_ms"))
+    tokens, prefill, graft = map(_positive, found)
     return tokens, prefill, graft
+
+
+def _positive(value: object) -> float:
+    """``value`` if it is a number that can be drawn, else 0: others wrote it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and LEAST <= value <= MOST else 0.0
 
 
 def _trust(record: Audit) -> str:

@@ -39,7 +39,9 @@ def audit(
     if target is not None:
         from kvg.cli.render.audit_page import page_of
 
-        durable.replace(target, [page_of(record).encode("utf-8")], staging=target.parent)
+        durable.replace(
+            target, [page_of(record).encode("utf-8", "backslashreplace")], staging=target.parent
+        )
     return record
 
 
