@@ -45,7 +45,7 @@ from array import array
 from pathlib import Path
 
 from blake3 import blake3
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -59,6 +59,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from rechecking.files import check_results
 from rechecking.rows import Wrong, need, parse
 
+RECEIPT = r"c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
+TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 EXPONENT = {"BF16": ("H", 0x7F80), "F16": ("H", 0x7C00), "F32": ("I", 0x7F800000)}
 
 
@@ -80,17 +82,38 @@ def check_artifact(objects: dict[str, bytes], digest: str) -> dict:
     need(manifest["positions"] == [0, count], "manifest: positions are not those of its tokens")
     ids = take(objects, manifest["tokens"]["digest"], "token ids")
     need(len(ids) == 4 * count, "token ids: not as many as the manifest says")
+    check_layout(manifest["layout"])
     groups = {group["name"]: group for group in manifest["layout"]["groups"]}
     spans = {name: [] for name in groups}
     for page in manifest["pages"]:
         check_page(take(objects, page["digest"], name_of(page)), page, groups[page["group"]])
         spans[page["group"]].append(tuple(page["positions"]))
     cuts = [witness["position"] + 1 for witness in manifest["witnesses"]]
-    need(bool(cuts) and cuts == sorted(set(cuts)) and cuts[-1] == count, "manifest: witnesses")
+    need(bool(cuts) and cuts == sorted(set(cuts)) and cuts[0] > 0 and cuts[-1] == count,
+         "manifest: witnesses")  # fmt: skip
     for name, group in groups.items():
         wanted = needed(group, manifest["layout"]["page_tokens"], cuts)
         need(spans[name] == wanted, f"group {name}: other pages than its visibility needs")
     return manifest
+
+
+def check_layout(layout: dict) -> None:
+    """That it can hold something, and each layer once: what is in no group needs no page."""
+    groups, seen = layout["groups"], []
+    for group in groups:
+        sizes = [group["kv_heads"], group["k_dim"], group["v_dim"]]
+        sizes += [] if group["window"] is None else [group["window"]]
+        need(all(is_count(size) for size in sizes), f"group {group['name']}: sizes")
+        need(bool(group["layers"]), f"group {group['name']}: no layer")
+        seen += group["layers"]
+    need(is_count(layout["page_tokens"]), "manifest: tokens of a page")
+    need(bool(groups), "manifest: no group of layers")
+    need(len({group["name"] for group in groups}) == len(groups), "manifest: a group twice")
+    need(len(set(seen)) == len(seen), "manifest: a layer twice")
+
+
+def is_count(value: object) -> bool:
+    return type(value) is int and value > 0
 
 
 def name_of(page: dict) -> str:
@@ -198,15 +221,22 @@ def statements(objects: dict[str, bytes], digest: str, keys: list) -> list[tuple
     return out
 
 
+def check_failed(found: list[tuple[str, str, dict]]) -> None:
+    """Raise where one of the keys says FAILED, wherever it says so."""
+    for _, keyid, said in found:
+        if said["predicateType"] == TEST_RESULT:
+            result = said["predicate"]["result"]
+            need(result in ("PASSED", "WARNED"), f"{keyid[:12]} says that a check failed")
+
+
 def check_said(found: list[tuple[str, str, dict]], threshold: int) -> list[str]:
-    """Raise unless enough keys signed the deposit and none says FAILED; the gates that passed."""
+    """Raise unless enough keys signed the deposit; the gates that passed."""
     depositors, gates = set(), set()
     for _, keyid, said in found:
         kind, predicate = said["predicateType"], said["predicate"]
         if kind == "https://slsa.dev/provenance/v1":
             depositors.add(keyid)
-        elif kind == "https://in-toto.io/attestation/test-result/v0.1":
-            need(predicate["result"] != "FAILED", f"{keyid[:12]} says that a check failed")
+        elif kind == TEST_RESULT:
             gates.update(predicate.get("passedTests", []))
     need(len(depositors) >= threshold, f"deposit signed by {len(depositors)} of {threshold} keys")
     return sorted(gates)
@@ -218,8 +248,9 @@ def check_said(found: list[tuple[str, str, dict]], threshold: int) -> list[str]:
 def check_receipts(text: str, verifier: str, digest: str) -> set[str]:
     """The envelopes that the log holds for ``digest``, each proved to be there."""
     name, key, expected = read_verifier(verifier)
-    held = set()
-    for receipt in re.findall(r"c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+", text):
+    held, whole = set(), re.compile(RECEIPT)
+    need(not whole.sub("", text).strip(), "receipts: something among them is none")
+    for receipt in whole.findall(text):
         entry = check_receipt(receipt, name, expected, key)
         if entry["type"] == "attestation" and entry["subject"] == digest:
             held.add(entry["envelope"])
@@ -261,6 +292,7 @@ def root_of(entry: bytes, index: int, size: int, proof: list[bytes]) -> bytes | 
 
 
 MALFORMED = (
+    UnsupportedAlgorithm,
     KeyError,
     TypeError,
     ValueError,
@@ -318,6 +350,7 @@ def check_export(given: argparse.Namespace) -> None:
         for envelope in sorted(held):
             take(objects, envelope, "a statement that the log holds about it")
     found = statements(objects, given.digest, keys)
+    check_failed(found)
     if held is not None:
         found = [item for item in found if item[0] in held]
         print(f"log: holds {len(held)} statements about it, each here and proved by a receipt")

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from kvg import canon
+from kvg.digest import sha256
 from kvg.flow.log import log
-from kvg.objects.statement import FAILED, PASSED, TestResult
+from kvg.objects.statement import FAILED, PASSED, TestResult, encode_provenance
+from kvg.signing.dsse import sign_envelope
 from kvg.signing.keys import encode_private, encode_public, parse_public
 from kvg.signing.note import encode_verifier
 from kvg.trust import Keyring
@@ -111,6 +114,66 @@ def said(data: bytes) -> str:
     if not data.startswith(b"{") or b'"payloadType"' not in data:
         return ""
     return base64.b64decode(json.loads(data)["payload"]).decode()
+
+
+def test_a_failed_check_counts_without_its_receipt(tmp_path: Path) -> None:
+    """Its signature is all it takes: a receipt that was cut does not take it away."""
+    words = export(tmp_path, TestResult(FAILED, "test:pytest"))
+    path = tmp_path / "out" / "receipts"
+    whole = path.read_text()
+    parts = ["c2sp.org" + part for part in whole.split("c2sp.org")[1:] if part.startswith("/tlog")]
+    assert len(parts) > 2
+    for number in range(len(parts)):
+        path.write_text("".join(parts[:number] + parts[number + 1 :]))
+        done = recheck(*words)
+        assert done.returncode == 1 and "WRONG" in done.stderr, number
+        path.write_text("".join([*parts[:number], parts[number][9:], *parts[number + 1 :]]))
+        done = recheck(*words)
+        assert done.returncode == 1 and "WRONG" in done.stderr, number
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("page_tokens", -8),
+        ("page_tokens", 0),
+        ("page_tokens", True),
+        ("groups", []),
+        ("layers", []),
+        ("layers", [0, 0]),
+        ("twin", None),
+        ("window", 0),
+        ("kv_heads", 0),
+    ],
+)
+def test_a_layout_that_needs_no_page_is_none(tmp_path: Path, path: str, value: object) -> None:
+    """Signed by a key that is believed, and still no artifact."""
+    words = export(tmp_path)
+    out, key = tmp_path / "out", a.key_of("alice")
+    digest = str(words[2])
+    manifest = json.loads((out / digest.removeprefix("sha256:")).read_bytes())
+    layout = manifest["layout"]
+    if path in layout:
+        layout[path] = value
+        manifest["pages"] = []
+    elif path == "twin":
+        layout["groups"].append({**layout["groups"][0], "layers": [77]})
+    else:
+        layout["groups"][0][path] = value
+    raw = canon.encode(manifest)
+    made = sha256(raw)
+    (out / "other").write_bytes(raw)
+    (out / "signed").write_bytes(sign_envelope(encode_provenance(made, a.provenance()), [key]))
+    done = recheck(out, "--digest", made, "--key", tmp_path / "key.pub")
+    assert done.returncode == 1 and "WRONG" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", ["ssh-foo AAAA", "ssh-dss AAAAB3NzaC1kc3M=", "", "a+b+c", "\xff"])
+def test_what_is_no_key_is_told(tmp_path: Path, text: str) -> None:
+    words = export(tmp_path)
+    (tmp_path / "key.pub").write_text(text, encoding="latin-1")
+    done = recheck(*words)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "WRONG" in done.stderr
 
 
 def test_without_the_receipts(tmp_path: Path) -> None:
