@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import PREFIX, Digest, hex_of, is_digest, short
-from kvg.errors import Corrupt, Incompatible, NoSpace, NotFound
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, ForgetEntry, PinEntry, parse_entry
 from kvg.objects.page import data_start
@@ -139,13 +139,16 @@ def _was_removed(store: Store, digest: Digest) -> bool:
 
 
 def _note_removed(store: Store, digest: Digest) -> None:
-    """Keep that all of it was removed; where that can't be written, it is not known again."""
+    """Keep that all of it was removed; where that can't be written, it is not known again.
+
+    What is done is done: no failure here is one of the removal.
+    """
     tombstone = _tombstone(store, digest)
     if tombstone is None or _was_removed(store, digest):
         return
     try:
         durable.replace(_removal(store, digest), [tombstone], staging=store.staging)
-    except NoSpace:
+    except KvgError:
         return
 
 

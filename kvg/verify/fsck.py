@@ -358,7 +358,9 @@ def _strays(store: Store) -> Iterator[Path]:
     """What is no part of a store: names in ``objects`` that are no digests, any link in the root,
     and elsewhere what is neither a file nor a folder."""
     yield from store.objects.strays()
-    yield from (path for path in map(store.root.joinpath, ("peers", "tmp")) if path.is_file())
+    folders = ("forgotten", "peers", "reserve", "tmp")
+    yield from (path for path in map(store.root.joinpath, folders) if path.is_file())
+    yield from (path for path in [store.root / "usage"] if path.is_dir())
     yield from _not_plain(store.root, (store.objects.folder, store.root / LOST_FOUND))
     for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
         if entry.is_symlink():

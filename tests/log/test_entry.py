@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from kvg.canon import encode
 from kvg.digest import sha256
 from kvg.errors import Corrupt, Incompatible
+from kvg.flow.log import record_of
 from kvg.log import entry as e
 from kvg.log.merkle import leaf_hash
 
@@ -26,6 +28,12 @@ ENTRIES: list[e.Entry] = [
     e.PinEntry(9, A, False),
     e.RekeyEntry(10, "store.example/kvg+0badc0de+AAAA"),
 ]
+
+
+def test_every_type_of_entry_is_here_and_is_shown() -> None:
+    assert {type(entry) for entry in ENTRIES} == {kind for kind, _ in e._KINDS.values()}
+    assert set(e._KINDS) == {kind.type for kind in typing.get_args(e.Entry)}
+    assert [record_of(0, entry).entry for entry in ENTRIES] == [entry.type for entry in ENTRIES]
 
 
 def test_vectors(entry_vectors: list[dict[str, str]]) -> None:

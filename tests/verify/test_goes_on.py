@@ -14,6 +14,7 @@ from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary
 from kvg.flow.settings import Settings
 from kvg.store import Store
+from kvg.store.forget import plan_forget, remove_for_good
 from tests import artifacts as a
 
 
@@ -100,3 +101,21 @@ def test_a_setting_of_another_kind_is_named(tmp_path: Path, line: str) -> None:
     found = [item for item in said if isinstance(item, Finding)]
     assert {item.code for item in found} == {5}
     assert any(f"store.{word} is not" in item.message for item in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder"), [("usage", True), ("reserve", False), ("forgotten", False)]
+)
+def test_what_lies_in_the_place_of_another_kind(tmp_path: Path, name: str, is_folder: bool) -> None:
+    store, key = a.make_store(tmp_path)
+    digest = a.deposit(store, key).digest
+    path = store.root / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.mkdir() if is_folder else path.write_bytes(b"x")
+    (fault,) = (item for item in look(tmp_path, repair=True) if isinstance(item, Finding))
+    assert (fault.object, fault.code) == (name, 5) and not path.exists()
+    assert not [item for item in look(tmp_path) if isinstance(item, Finding)]
+    path.mkdir() if is_folder else path.write_bytes(b"x")
+    done = remove_for_good(store, plan_forget(store, digest), now=a.NOW)
+    assert done.is_known and not store.refs()
