@@ -232,8 +232,9 @@ def _restored(figure: PublishedFigure) -> tuple[float, float, float]:
 
 def _positive(value: object) -> float:
     """``value`` if it is a number that can be drawn, else 0: others wrote it."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and LEAST <= value <= MOST else 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if LEAST <= value <= MOST else 0.0
 
 
 def _trust(record: Audit) -> str:
