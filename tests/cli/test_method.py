@@ -229,9 +229,9 @@ def test_what_is_right_at_the_first_instances_alone(caller: Caller) -> None:
     ranges = [SlotRange("int", None, "1", "2"), SlotRange("int", None, "1", "99999999")]
     program = b"def solve(a, b): return a + b if b in (1, 99999999) or b % 97 else b\n"
     checker = b"def check(answer, a, b): return answer - b == a\n"
-    for _ in range(4):
+    for seed in "0123":  # one in 140 of the proofs misses every multiple of 97
         with pytest.raises(GateFailed, match="the checker refuses"):
-            prove(caller, problem, ranges, program, checker, n_instances=160)
+            prove(caller, problem, ranges, program, checker, n_instances=160, seed=seed)
 
 
 @pytest.mark.parametrize("kind", ["int", "decimal", "date", "str", "list[int]"])
