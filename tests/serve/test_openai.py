@@ -169,7 +169,7 @@ def test_errors_have_the_clients_own_classes(client: openai.OpenAI, stream: bool
         ask(logit_bias={"1": 3})
     with pytest.raises(openai.BadRequestError, match="no parameter"):
         ask(extra_body={"kvg_reference": "one"})
-    with pytest.raises(openai.BadRequestError, match="max-tokens"):
+    with pytest.raises(openai.BadRequestError, match="max_tokens"):
         ask(max_tokens=-1)
 
 
