@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kvg import durable
-from kvg.errors import NotFound
+from kvg.errors import NotFound, UsageError
 
 
 @pytest.mark.parametrize("n", [0, 3, durable.MANY_FOLDERS, 3 * durable.MANY_FOLDERS])
@@ -48,3 +52,44 @@ def test_many_files_are_moved_and_removed(tmp_path: Path) -> None:
     assert not list((tmp_path / "from").iterdir())
     durable.remove_all(target for _, target in moves)
     assert not any(target.exists() for _, target in moves)
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))
+
+
+def to_file(path: Path) -> None:
+    path.with_name("other").write_bytes(b"kept")
+    path.symlink_to("other")
+
+
+NOT_PLAIN: dict[str, Callable[[Path], None]] = {
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "socket": bind,
+    "link to a file": to_file,
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to a folder": lambda path: path.symlink_to("."),
+    "device": lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_PLAIN)
+def test_what_is_no_plain_file_is_not_replaced(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "target"
+    try:
+        NOT_PLAIN[kind](path)
+    except PermissionError:
+        pytest.skip("devices are made by root only")
+    with pytest.raises(UsageError, match=r"target: (is a folder|a link|not a plain file)"):
+        durable.check_target(path, option="--out")
+
+
+def test_a_plain_file_is_replaced_and_a_new_one_made(tmp_path: Path) -> None:
+    path = tmp_path / "target"
+    durable.check_target(path, option="--out")
+    path.write_bytes(b"before")
+    durable.check_target(path, option="--out")
+    with pytest.raises(NotFound, match="no such folder"):
+        durable.check_target(path / "below", option="--out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.errors import Corrupt, KvgError, NotFound
+from kvg.errors import Corrupt, KvgError, NotFound, UsageError
 from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
 from kvg.remote.bundle import Bundle
 from kvg.verify import verify_artifact
@@ -210,3 +211,19 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
             Bundle(path)
     with pytest.raises(NotFound):
         Bundle(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_nothing_but_a_plain_file_is_replaced(alice: Person, kind: str) -> None:
+    alice.deposit("demo")
+    path, other = alice.folder / "b.tar", alice.folder / "other"
+    other.write_bytes(b"kept")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(other)
+    before = os.lstat(path)
+    with pytest.raises(UsageError, match=r"b\.tar: (a link|not a plain file)"):
+        bundle_create(alice.store, alice.settings, path)
+    assert os.lstat(path).st_mode == before.st_mode
+    assert other.read_bytes() == b"kept"
