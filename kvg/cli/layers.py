@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvg.flow.records import ConfigEntry
     from kvg.flow.settings import Settings
     from kvg.report import Report
-    from kvg.store.config import Config
+    from kvg.store.config import Config, Value
     from kvg.store.store import Store
 
 Env = Mapping[str, str]
@@ -151,7 +151,7 @@ class Layers:
         for origin, config in self.configs:
             found = config.get(key)
             if found is not None:
-                return Found(found, origin, str(config.path))
+                return Found(_without_login(found), origin, str(config.path))
         if option is not None and option.default is not None:
             return Found(option.default, "default", None)
         return None
@@ -287,10 +287,28 @@ def set_option(store: Store | None, settings: Settings, key: str, text: str) -> 
 
     check_option(key, text)
     value = parse_value(text)
+    if _is_address(key):
+        from kvg.flow.remote import absolute
+
+        value = absolute(text, settings.cwd)
     config = Config(settings.user_config) if store is None else store.config
     if not settings.tell_dry_run():
         config.set(key, value)
-    return ConfigEntry(key, value, USER if store is None else STORE, str(config.path))
+    shown = _without_login(value)
+    return ConfigEntry(key, shown, USER if store is None else STORE, str(config.path))
+
+
+def _is_address(key: str) -> bool:
+    return key.startswith("remote.") and key.endswith(".url")
+
+
+def _without_login(value: Value) -> Value:
+    """``value`` as it may be shown: an address without a name and password."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    from kvg.remote.address import shown
+
+    return shown(value)
 
 
 def check_option(key: str, text: str) -> None:
@@ -316,6 +334,12 @@ def check_option(key: str, text: str) -> None:
         raise UsageError(f"{key} {text}: not a number of bytes", hint="kvg quota SIZE")
     if key == "core.device":
         check_device(text)
+    if _is_address(key):
+        from kvg.flow.exchange.places import check_remote_name
+        from kvg.remote.address import check_address
+
+        check_remote_name(key.removeprefix("remote.").removesuffix(".url"))
+        check_address(text)
 
 
 def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | None:

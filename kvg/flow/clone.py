@@ -15,7 +15,7 @@ from kvg.flow.exchange.places import DEFAULT, SECTION, find_place, opened
 from kvg.flow.pull import take
 from kvg.flow.remote import absolute
 from kvg.flow.settings import STORE_FOLDER, keyring_of
-from kvg.remote.address import check_address, open_remote, split_scheme
+from kvg.remote.address import check_address, open_remote, parse_address, shown
 
 if TYPE_CHECKING:
     from kvg.flow.records import Record
@@ -43,6 +43,7 @@ def clone(
     """
     from kvg.store.store import Store
 
+    check_address(url)
     url = absolute(url, settings.cwd)
     root = settings.cwd / (folder or Path(_name_of(url)))
     if (root / STORE_FOLDER / "format").exists() or (root / "format").exists():
@@ -77,7 +78,6 @@ def clone(
 def _first_contact(
     settings: Settings, url: str, trust: Sequence[str], ask: Ask | None
 ) -> tuple[PublicKey, ...]:
-    check_address(url)
     remote = open_remote(url, cwd=settings.cwd, access=settings.access)
     try:
         remote.check()
@@ -87,9 +87,11 @@ def _first_contact(
 
 
 def _name_of(url: str) -> str:
-    """The folder that a clone of ``url`` gets."""
-    path = split_scheme(url)[1].rstrip("/")
+    """The folder that a clone of ``url`` gets: its last part, else the name of the host."""
+    address = parse_address(url)
+    path = address.path.rstrip("/")
     name = os.path.basename(path.removesuffix("/" + STORE_FOLDER)).removesuffix(STORE_FOLDER)
+    name = name or address.host
     if not name or name in (".", ".."):
-        raise UsageError(f"{url}: gives no name for a folder", hint=f"kvg clone {url} DIR")
+        raise UsageError(f"{shown(url)}: gives no name for a folder", hint="kvg clone URL DIR")
     return name

@@ -12,6 +12,7 @@ from kvg.flow.exchange.contact import offers, publishers
 from kvg.flow.exchange.places import (
     DEFAULT_CODEC,
     SECTION,
+    check_other,
     check_remote_name,
     find_place,
     opened,
@@ -42,6 +43,7 @@ def remote_add(store: Store, settings: Settings, name: str, url: str) -> RemoteE
     if taken:
         raise Conflict(f"{name}: {taken[0]} is a ref of yours", hint=f"kvg mv {taken[0]} OTHER")
     full = absolute(url, settings.cwd)
+    check_other(full, store.root, settings, hint=f"kvg remote add {name} URL")
     if not settings.tell_dry_run():
         store.config.set_table(SECTION, name, {"url": full})
     return RemoteEntry(name, shown(full), DEFAULT_CODEC, "added")
@@ -73,6 +75,7 @@ def remote_set(
     if url is not None:
         check_address(url)
         table["url"] = absolute(url, settings.cwd)
+        check_other(str(table["url"]), store.root, settings, hint=f"kvg remote set {name} URL")
     if codec is not None:
         if codec not in (0, 1, 2):
             raise UsageError(f"--codec {codec}: not 0, 1 or 2")

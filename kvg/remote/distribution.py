@@ -13,13 +13,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode
 
 from kvg import canon
 from kvg.digest import Digest, sha256, short
-from kvg.errors import Corrupt, NotFound, RemoteFailed, UsageError
+from kvg.errors import Corrupt, NotFound, RemoteFailed
 from kvg.frozen import frozen
 from kvg.remote import oci, web
+from kvg.remote.address import parse_address
 from kvg.remote.docker_login import login_for
 from kvg.remote.files import PIECE_BYTES
 
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from kvg.digest import Buffer
     from kvg.remote.access import Access
 
-HINT: Final = "oci://HOST/REPOSITORY"
 MAX_TAGS: Final = 1_000_000
 MAX_PAGES: Final = 10_000
 MAX_SMALL_BYTES: Final = 1 << 20
-_REPOSITORY: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -55,19 +54,14 @@ class Registry:
 
         Raises ``UsageError`` on an address that is none.
         """
-        parts = urlsplit(url)
-        name = parts.path.strip("/")
-        is_plain = parts.scheme == "oci+http" or parts.hostname in _LOCAL
-        parts_web = parts._replace(scheme="http" if is_plain else "https")
-        is_good = re.fullmatch(rf"{_REPOSITORY}(?:/{_REPOSITORY})*", name) and "@" not in url
-        if not is_good or parts.query or parts.fragment:
-            raise UsageError(f"{parts.hostname or url!r}: not a repository", hint=HINT)
-        self._host = web.host_of(parts_web, hint=HINT)
-        self.name = name
-        self.url = f"{parts.scheme}://{parts.netloc}/{name}"
-        self._server = parts.netloc
+        address = parse_address(url)
+        is_plain = address.kind == "oci+http" or address.host in _LOCAL
+        self._host = web.host_of(address, scheme="http" if is_plain else "https")
+        self.name = address.path
+        self.url = f"{address.kind}://{address.server}/{address.path}"
+        self._server = address.server
         self._access = access
-        self._base = f"/v2/{name}"
+        self._base = f"/v2/{address.path}"
         self._connections = web.Connections(self._host)
         self._guard = threading.Lock()
         self._authorization: str | None = None
@@ -86,11 +80,21 @@ class Registry:
             found += [
                 canon.as_str(tag, what=self.url) for tag in canon.as_list(tags or (), what="")
             ]
-            following = _next_page(response.getheader("Link"), path)
+            following = self._next_page(response.getheader("Link"), path)
             if following is None or len(found) > MAX_TAGS:
                 return tuple(sorted(set(found)))
             path = following
         raise Corrupt(f"{self.url}: a list of tags without an end")
+
+    def _next_page(self, link: str | None, path: str) -> str | None:
+        """What to ask this very host for to go on with a list of tags; None at its end."""
+        found = re.match(r"\s*<([^>]*)>\s*;\s*rel=\"?next\"?", link or "")
+        if found is None:
+            return None
+        target = web.target_of(found.group(1), base=f"{self._host}{path}")
+        if target is None:
+            raise RemoteFailed(f"{self.url}: a list of tags that goes on nowhere")
+        return target.path
 
     def manifest(self, reference: str) -> Fetched | None:
         """The manifest with this tag or digest; None when there is none."""
@@ -170,12 +174,11 @@ class Registry:
         """Upload a blob in one piece; the registry checks its digest."""
         response = self._ask("POST", f"{self._base}/blobs/uploads/", body=[])
         self._whole(response, (202,), digest)
-        location = urljoin(f"{self._host}{self._base}/", response.getheader("Location") or "")
-        target = urlsplit(location)
-        if not web.is_on(target, self._host):
-            raise RemoteFailed(f"{self.url}: wants blobs on another host, {target.hostname}")
-        query = f"{target.query}&" if target.query else ""
-        path = f"{target.path}?{query}{urlencode({'digest': digest})}"
+        target = self._target(response, digest)
+        if target.host != self._host:
+            raise RemoteFailed(f"{self.url}: wants blobs on another host, {target.host.name}")
+        mark = "&" if "?" in target.path else "?"
+        path = f"{target.path}{mark}{urlencode({'digest': digest})}"
         headers = {"Content-Type": "application/octet-stream"}
         self._whole(self._ask("PUT", path, headers, body=parts), (201,), digest)
 
@@ -215,11 +218,11 @@ class Registry:
         for _ in range(web.MAX_REDIRECTS):
             if response.status not in web.REDIRECTS:
                 break
-            place = urlsplit(urljoin(f"{self._host}{self._base}/", response.getheader("Location")))
             self._connections.drop()
             if connection is not None:
                 connection.close()
-            connection, response = self._elsewhere(place._replace(fragment=""), wanted, digest)
+            target = self._target(response, digest)
+            connection, response = self._elsewhere(target, wanted, digest)
         if response.status == 416:
             self._connections.drop()
             return connection, None
@@ -230,21 +233,24 @@ class Registry:
             raise self._refused(response, digest)
         return connection, response
 
+    def _target(self, response: HTTPResponse, digest: Digest) -> web.Target:
+        """Where the registry says that a blob is, or goes. Raises ``RemoteFailed``."""
+        location = response.getheader("Location") or ""
+        found = web.target_of(location, base=f"{self._host}{self._base}/") if location else None
+        if found is None:
+            raise RemoteFailed(f"{self.url}: blob {short(digest)} is nowhere")
+        return found
+
     def _elsewhere(
-        self, place: object, headers: Mapping[str, str], digest: Digest
+        self, target: web.Target, headers: Mapping[str, str], digest: Digest
     ) -> tuple[HTTPConnection, HTTPResponse]:
         """Ask another place, without any login; not over plain HTTP where the registry is not."""
-        parts = urlsplit(getattr(place, "geturl", str)())
-        try:
-            host = web.host_of(parts, hint="")
-        except UsageError:
-            raise RemoteFailed(f"{self.url}: blob {short(digest)} is nowhere") from None
+        host = target.host
         if self._host.scheme == "https" and host.scheme != "https":
             raise RemoteFailed(f"{self.url}: redirects to plain http on {host.name}")
         connection = web.connect(host)
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
         try:
-            connection.request("GET", path, headers={"User-Agent": "kvg", **headers})
+            connection.request("GET", target.path, headers={"User-Agent": "kvg", **headers})
             return connection, connection.getresponse()
         except web.FAILURES as error:
             connection.close()
@@ -321,11 +327,10 @@ class Registry:
         return login.basic
 
     def _token(self, said: Mapping[str, str], basic: str | None) -> str:
-        realm = urlsplit(said.get("realm", ""))
-        try:
-            host = web.host_of(realm, hint="")
-        except UsageError:
-            raise RemoteFailed(f"{self.url}: asks for a token of nobody") from None
+        realm = web.target_of(said.get("realm", ""), base="")
+        if realm is None:
+            raise RemoteFailed(f"{self.url}: asks for a token of nobody")
+        host, path = realm.host, realm.path.partition("?")[0]
         is_kin = host.scheme == self._host.scheme and is_of_domain(host.name, self._host.name)
         if basic is not None and not is_kin:
             raise RemoteFailed(
@@ -335,7 +340,7 @@ class Registry:
         connection = web.connect(host)
         try:
             headers = {"User-Agent": "kvg"} | ({} if basic is None else {"Authorization": basic})
-            connection.request("GET", f"{realm.path}?{query}", headers=headers)
+            connection.request("GET", f"{path}?{query}", headers=headers)
             response = connection.getresponse()
             data = response.read(MAX_SMALL_BYTES)
         except web.FAILURES as error:
@@ -398,11 +403,3 @@ def is_of_domain(name: str, other: str) -> bool:
         return False
     ends = [host.lower().split(".")[-2:] for host in (name, other)]
     return ends[0] == ends[1] and len(ends[0]) == 2
-
-
-def _next_page(link: str | None, path: str) -> str | None:
-    found = re.match(r"\s*<([^>]*)>\s*;\s*rel=\"?next\"?", link or "")
-    if found is None:
-        return None
-    parts = urlsplit(urljoin(path, found.group(1)))
-    return f"{parts.path}?{parts.query}"

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
-from kvg.errors import NotFound, RemoteFailed, UsageError
+from kvg.errors import NotFound, RemoteFailed
 from kvg.remote import files as asking
 from kvg.remote import web
+from kvg.remote.address import parse_address
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
-
-HINT = "https://HOST/PATH"
+    from kvg.remote.address import Address
 
 
 class HttpFiles:
@@ -28,13 +28,11 @@ class HttpFiles:
     is_writable = False
 
     def __init__(self, url: str) -> None:
-        """Raises ``UsageError`` on an address without a host."""
-        parts = urlsplit(url)
-        if parts.query or parts.fragment:
-            raise UsageError(f"{parts.hostname or url!r}: not an address", hint=HINT)
-        self._host = web.host_of(parts, hint=HINT)
-        self._base = parts.path.rstrip("/")
-        self._headers = {"Accept-Encoding": "identity", "User-Agent": "kvg", **_login(url)}
+        """Raises ``UsageError`` on an address that is none."""
+        address = parse_address(url)
+        self._host = web.host_of(address, scheme=address.kind)
+        self._base = address.path
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "kvg", **_login(address)}
         self._url = f"{self._host}{self._base}"
         self._connections = web.Connections(self._host)
 
@@ -168,15 +166,15 @@ class HttpFiles:
 
     def _redirected(self, location: str, path: str, name: str) -> str:
         """The path on this very host that ``location`` means. Raises ``RemoteFailed``."""
-        parts = urlsplit(location)
-        if (parts.scheme or parts.netloc) and not web.is_on(parts, self._host):
+        target = web.target_of(location, base=f"{self._host}{path}") if location else None
+        if target is None:
+            raise RemoteFailed(f"{self._url}/{name}: redirects to what is no address")
+        if target.host != self._host:
             raise RemoteFailed(
-                f"{self._url}/{name}: redirects to another host, {parts.hostname}",
+                f"{self._url}/{name}: redirects to another host, {target.host.name}",
                 hint="give that address yourself if you mean it: kvg remote set NAME URL",
             )
-        if not parts.path.startswith("/"):
-            raise RemoteFailed(f"{self._url}/{name}: redirects to {location[:80]!r}")
-        return parts.path + (f"?{parts.query}" if parts.query else "")
+        return target.path
 
     def _check_status(self, response: HTTPResponse, name: str, good: Sequence[int]) -> None:
         if response.status not in good:
@@ -198,12 +196,11 @@ class HttpFiles:
         return RemoteFailed(f"{self._url}: can only be read")
 
 
-def _login(url: str) -> dict[str, str]:
-    """The header for the name and password in ``url``."""
-    parts = urlsplit(url)
-    if parts.username is None:
+def _login(address: Address) -> dict[str, str]:
+    """The header for the name and password in ``address``."""
+    if address.user is None:
         return {}
     from kvg.signing import base64
 
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    pair = f"{address.user}:{address.password or ''}"
     return {"Authorization": f"Basic {base64.encode(pair.encode('utf-8'))}"}

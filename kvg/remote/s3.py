@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from kvg.errors import Conflict, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import files as asking
 from kvg.remote import layout
+from kvg.remote.address import WEB, parse_address, shown
 from kvg.remote.aws import settings_of
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
 
@@ -46,11 +46,9 @@ class S3Files:
 
     def __init__(self, url: str, access: Access) -> None:
         """Raises ``UsageError`` on an address that is none, ``Incompatible`` without obstore."""
-        parts = urlsplit(url)
-        if not parts.netloc or "@" in parts.netloc or parts.query or parts.fragment:
-            raise UsageError(f"{url!r}: not an address", hint="s3://BUCKET/PREFIX")
-        self._prefix = parts.path.strip("/")
-        self._bucket = parts.netloc
+        address = parse_address(url)
+        self._prefix = address.path
+        self._bucket = address.host
         self._obstore, self._store = _open(self._bucket, access)
         self._guard = threading.Lock()
         self._heeds_conditions = False
@@ -278,6 +276,15 @@ def _cut(parts: Iterable[Buffer]) -> Iterator[bytes]:
             yield bytes(view[at : at + PIECE_BYTES])
 
 
+def _check_settings(found: Mapping[str, str], endpoint: str) -> None:
+    """Raise ``UsageError`` on what obstore would panic at."""
+    for name, value in found.items():
+        if not value.isascii() or not value.isprintable():
+            raise UsageError(f"s3: {name}: not printable ASCII", hint=f"AWS_{name.upper()}")
+    if endpoint and parse_address(endpoint).kind not in WEB:
+        raise UsageError(f"s3: {shown(endpoint)}: not an endpoint", hint="AWS_ENDPOINT_URL_S3")
+
+
 def _open(bucket: str, access: Access) -> tuple[Any, S3Store]:
     try:
         import obstore
@@ -286,6 +293,7 @@ def _open(bucket: str, access: Access) -> tuple[Any, S3Store]:
         raise Incompatible("s3: needs the library obstore", hint="pip install 'kvg[s3]'") from None
     found = settings_of(access)
     endpoint = found.get("endpoint", "")
+    _check_settings(found, endpoint)
     config: Any = dict(found)
     options: Any = {"allow_http": endpoint.startswith("http://"), "timeout": "120s"}
     retry: Any = {"max_retries": MAX_RETRIES}

@@ -15,7 +15,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
-from urllib.parse import unquote, urlsplit
 
 from kvg import canon
 from kvg.digest import is_digest
@@ -30,6 +29,7 @@ from kvg.errors import (
     UsageError,
 )
 from kvg.remote import wire
+from kvg.remote.address import FORMS, parse_address, shown
 from kvg.remote.files import Head
 from kvg.signing import base64
 
@@ -325,25 +325,31 @@ class Channel:
 
 def command(url: str, access: Access) -> tuple[str, tuple[str, ...]]:
     """The address as shown, and the command that reaches the far side. Raises ``UsageError``."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    host, user, path = parts.hostname or "", parts.username, unquote(parts.path)
-    is_bad = not host or host.startswith("-") or (user or "").startswith("-")
-    if is_bad or port == -1 or parts.query or parts.fragment or not path.strip("/"):
-        raise UsageError(f"{host or url!r}: not an address", hint="ssh://USER@HOST/PATH")
-    if parts.password is not None:
-        raise UsageError(f"{host}: a password can't be given", hint="ssh-copy-id, or an agent")
-    own = access.get("KVG_SSH_COMMAND")
-    argv = shlex.split(own) if own else [COMMAND, "-T", *KEPT_ALIVE]
+    address = parse_address(url)
+    if address.kind != "ssh":
+        raise UsageError(f"{shown(url)}: not an address of ssh", hint=FORMS["ssh"])
+    path, port = address.path, address.port
+    argv = _program(access)
     argv += ["-p", str(port)] if port else []
-    argv += ["--", f"{unquote(user)}@{host}" if user else host]
+    argv += ["--", f"{address.user}@{address.host}" if address.user else address.host]
     folder = path.removeprefix("/") if path.startswith("/~") else path
     argv.append(f"kvg {VERB} {shlex.quote(folder)}")
-    shown = f"{user}@{host}" if user else host
-    return f"ssh://{shown}{f':{port}' if port else ''}{path}", tuple(argv)
+    user = f"{address.user}@" if address.user else ""
+    return f"ssh://{user}{address.server}{path}", tuple(argv)
+
+
+def _program(access: Access) -> list[str]:
+    """How ssh is started."""
+    own = access.get("KVG_SSH_COMMAND")
+    if own is None:
+        return [COMMAND, "-T", *KEPT_ALIVE]
+    try:
+        argv = shlex.split(own)
+    except ValueError:
+        argv = []
+    if not argv:
+        raise UsageError("KVG_SSH_COMMAND: not a command", hint="quote it as for a shell")
+    return argv
 
 
 def raise_told(error: Json, what: str) -> NoReturn:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Final
-from urllib.parse import SplitResult
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin, urlsplit
 
-from kvg.errors import UsageError
 from kvg.frozen import frozen
+from kvg.remote.address import is_host
+
+if TYPE_CHECKING:
+    from kvg.remote.address import Address
 
 TIMEOUT_S: Final = 60.0
 MAX_REDIRECTS: Final = 5
@@ -32,27 +35,40 @@ class Host:
     port: int
 
     def __str__(self) -> str:
+        name = f"[{self.name}]" if ":" in self.name else self.name
         shown = "" if self.port == PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{self.name}{shown}"
+        return f"{self.scheme}://{name}{shown}"
 
 
-def host_of(parts: SplitResult, *, hint: str) -> Host:
-    """The server that an address is on. Raises ``UsageError`` where it names none."""
+@frozen
+class Target:
+    """Where an answer leads: a host, and what to ask it for."""
+
+    host: Host
+    path: str
+    """Path and query."""
+
+
+def host_of(address: Address, *, scheme: str) -> Host:
+    """The server that an address is on, as ``scheme`` reaches it."""
+    return Host(scheme, address.host, address.port or PORTS[scheme])
+
+
+def target_of(location: str, *, base: str) -> Target | None:
+    """Where the untrusted ``location``, met at the address ``base``, leads; None where nowhere."""
+    if not location.isascii() or not location.isprintable() or " " in location:
+        return None
     try:
+        parts = urlsplit(urljoin(base, location))
         port = parts.port
     except ValueError:
-        port = -1
-    if not parts.hostname or port == -1 or parts.scheme not in PORTS:
-        raise UsageError(f"{parts.hostname or 'address'!r}: not an address", hint=hint)
-    return Host(parts.scheme, parts.hostname, port or PORTS[parts.scheme])
-
-
-def is_on(parts: SplitResult, host: Host) -> bool:
-    """Whether an address is on ``host``."""
-    try:
-        return host_of(parts, hint="") == host
-    except UsageError:
-        return False
+        return None
+    name = parts.hostname or ""
+    if parts.scheme not in PORTS or not is_host(name) or port == 0:
+        return None
+    query = f"?{parts.query}" if parts.query else ""
+    host = Host(parts.scheme, name, port or PORTS[parts.scheme])
+    return Target(host, (parts.path or "/") + query)
 
 
 class Connections:

@@ -5,6 +5,7 @@ A key is ``SECTION.KEY``, or ``model.NAME.KEY`` and ``remote.NAME.KEY``, where N
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
@@ -59,14 +60,21 @@ KNOWN_OF: Mapping[str, tuple[str, ...]] = {
 """The keys of each table of ``NAMED_SECTIONS``."""
 
 MAX_FILE_BYTES = 1 << 20
+_LOGIN = re.compile(r"https?://[^/]*@", re.IGNORECASE)
 _MAX_DIGITS = 18
+
+
+def holds_login(value: Value) -> bool:
+    """Whether ``value`` is an address with a name and password, or a token, in it."""
+    return isinstance(value, str) and _LOGIN.match(value) is not None
 
 
 class Config:
     """One configuration file. A file that is not there is an empty one.
 
     Reading never changes it; each change rereads the file under the store's lock and replaces it
-    in one step.
+    in one step. One that holds a login is readable by its owner (in a shared store by the group)
+    alone.
     """
 
     def __init__(
@@ -227,9 +235,15 @@ class Config:
         return self._lock.exclusive() if self._lock is not None else nullcontext()
 
     def _store(self, text: str) -> None:
-        _parse_tree(text, self.path)
+        tree = _parse_tree(text, self.path)
+        is_private = any(holds_login(value) for _, value in _flatten(tree, ""))
         durable.make_dir(self._staging)
-        durable.replace(self.path, [text.encode("utf-8")], staging=self._staging)
+        durable.replace(
+            self.path,
+            [text.encode("utf-8")],
+            staging=self._staging,
+            mode=0o600 if is_private else 0o644,
+        )
         self._tree = _read_tree(self.path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,69 @@ def test_login_in_an_address_is_never_shown(kvg: Run, stored: Stored) -> None:
         assert "secret" not in result.out + result.err, argv
     assert kvg("pull", "--json").code == 9
     assert json.loads(kvg("pull", "--json").err)["kind"] == "remote"
+
+
+def test_login_in_an_address_stays_with_its_owner(
+    kvg: Run, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither shown by what reads the configuration nor readable there by others."""
+    url = "https://bob:s3cret@127.0.0.1:9/x"
+    config = stored.store.root / "config.toml"
+    assert kvg("remote", "add", "web", url).code == 0
+    assert url in config.read_text() and stat.S_IMODE(config.stat().st_mode) == 0o600
+    for argv in (
+        ("config", "list"),
+        ("config", "list", "--json", "--show-origin"),
+        ("config", "get", "remote.web.url"),
+        ("config", "get", "remote.web.url", "--json"),
+        ("config", "set", "remote.web.url", url),
+        ("config", "set", "remote.web.url", url + "?y=1"),
+        ("remote", "set", "web", url, "--json"),
+        ("remote", "set", "web", "--codec", "0"),
+        ("status",),
+        ("pull", "web", "--debug"),
+    ):
+        result = kvg(*argv)
+        assert "s3cret" not in result.out + result.err, argv
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    config.chmod(0o644)
+    assert "chmod 600" in kvg("pull", "web").err
+    assert kvg("remote", "set", "web", "https://127.0.0.1:9/x").code == 0
+    assert stat.S_IMODE(config.stat().st_mode) == 0o644
+
+
+def test_what_is_no_remote_is_refused_when_it_is_named(kvg: Run, stored: Stored) -> None:
+    for argv in (
+        ("remote", "add", "origin", "https:/host/x"),
+        ("remote", "add", "origin", "git@host:/x"),
+        ("remote", "add", "--", "-x", "../share"),
+        ("config", "set", "remote.origin.url", "https:/host/x"),
+        ("config", "set", "remote.-x.url", "../share"),
+        ("clone", "https:host"),
+        ("clone", "https://bob:s3c/ret@h/x"),
+        ("remote", "add", "origin", "."),
+        ("remote", "add", "origin", ".kvg"),
+        ("remote", "add", "origin", ".kvg/share"),
+        ("config", "set", "remote.origin.url", "https://h/?token=ret"),
+    ):
+        refused = kvg(*argv)
+        assert refused.code == 2, argv
+        assert "hint:" in refused.err and "ret" not in refused.err, argv
+    assert kvg("remote", "list").out == ""
+    assert kvg("config", "set", "remote.origin.url", "../share").code == 0
+    assert kvg("remote", "list").out == f"origin  {Path('../share').resolve()}\n"
+
+
+def test_a_store_is_no_remote_of_its_own(kvg: Run, stored: Stored) -> None:
+    """Also where its address says so in another way, or was written by hand."""
+    Path("other").symlink_to(".kvg")
+    for url in ("other", f"file://{Path.cwd()}"):
+        assert kvg("remote", "add", "origin", url).code == 2
+    before = sorted(stored.store.root.rglob("*"))
+    config = stored.store.root / "config.toml"
+    with open(config, "a") as file:
+        file.write(f'[remote.origin]\nurl = "{Path.cwd()}"\n')
+    for verb in ("push", "pull", "fetch"):
+        refused = kvg(verb)
+        assert refused.code == 2 and "this very store" in refused.err
+    assert sorted(stored.store.root.rglob("*")) == before

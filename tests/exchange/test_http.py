@@ -190,3 +190,32 @@ def test_server_errors_are_the_remotes(alice: Person, bob: Person, share: Path) 
         bob.clone(server.url, alice)
     with pytest.raises(RemoteFailed):
         bob.clone(server.url, alice)
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "/\u00e9", "/a b", "http://a..b/x", ""])
+def test_redirects_to_no_address_are_the_remotes(
+    bob: Person, share: Path, tmp_path: Path, location: str
+) -> None:
+    def redirect(handler: StaticHandler, path: str, data: bytes) -> bool:
+        handler.send_response(302)
+        handler.send_header("Location", location)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return True
+
+    open_remote(str(share), cwd=tmp_path).make()
+    with (
+        serving(share, misbehave=redirect) as server,
+        pytest.raises(RemoteFailed, match="no address"),
+    ):
+        bob.clone(server.url)
+
+
+def test_a_clone_is_never_named_by_a_login() -> None:
+    from kvg.flow.clone import _name_of
+
+    for url in ("http://bob:s3cret@h", "http://bob:s3cret@h/", "https://bob:s3cret@h:81"):
+        assert _name_of(url) == "h"
+    assert _name_of("https://bob:s3cret@h/team/") == "team"
+    assert _name_of("s3://bucket") == "bucket"
+    assert _name_of("/srv/kv/.kvg") == "kv"

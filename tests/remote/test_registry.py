@@ -260,3 +260,25 @@ def test_a_body_that_is_cut_is_no_body(tmp_path: Path) -> None:
             remote.pointer("demo")
         with pytest.raises(RemoteFailed, match="promised"):
             list(Registry(f"oci://{host}/team/kv", Access()).blob(sha256(b""), start=0, limit=999))
+
+
+NOWHERE = ("http://[::1", "/\u00e9", "/a b", "http://a..b/x", "")
+
+
+@pytest.mark.parametrize("location", NOWHERE)
+def test_answers_that_lead_nowhere(tmp_path: Path, location: str) -> None:
+    """Where a blob is, where it goes, what a list goes on with, and who gives tokens."""
+    with lying(answer(307, Location=location)) as (host, _):
+        place = Registry(f"oci://{host}/team/kv", Access())
+        with pytest.raises(RemoteFailed):
+            list(place.blob(sha256(b"x"), start=0, limit=9))
+    with lying(answer(202, Location=location)) as (host, _):
+        place = Registry(f"oci://{host}/team/kv", Access())
+        with pytest.raises(RemoteFailed):
+            place.put_blob(sha256(b"x"), [b"x"])
+    answers = [answer(401, WWW_Authenticate=f'Bearer realm="{location}"')]
+    if location:
+        answers.append(answer(200, b'{"tags":["a"]}', Link=f'<{location}>; rel="next"'))
+    for handle in answers:
+        with lying(handle) as (host, _), pytest.raises(RemoteFailed, match=r"nowhere|of nobody"):
+            Registry(f"oci://{host}/team/kv", Access()).tags()

@@ -146,3 +146,22 @@ def test_logins_as_the_aws_tools_have_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         settings_of(Access({"AWS_PROFILE": "nobody"}, tmp_path))
     assert settings_of(Access()) == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"AWS_ENDPOINT_URL_S3": "http://[::1"},
+        {"AWS_ENDPOINT_URL_S3": "http://\u00e9/x"},
+        {"AWS_ENDPOINT_URL_S3": "nonsense"},
+        {"AWS_ENDPOINT_URL": "ftp://h"},
+        {"AWS_SECRET_ACCESS_KEY": "s3cret\n"},
+        {"AWS_ACCESS_KEY_ID": "\u00e9"},
+    ],
+)
+def test_settings_that_are_none(said: dict[str, str]) -> None:
+    """The library panics at them, which is no exception of Python's."""
+    own = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    with pytest.raises(UsageError) as told:
+        open_remote("s3://bucket/x", cwd=Path(), access=Access({**own, **said}))
+    assert "s3cret" not in told.value.message + str(told.value.hint)

@@ -18,9 +18,11 @@ def add(ctx: typer.Context, name: Name, url: Url) -> Record:
     """Give a remote a name.
 
     The one named origin is used where none is named. Nothing is looked at yet; the first push makes
-    the place a remote. A URL is a folder, ssh://HOST/PATH (kvg has to be there, too), s3://BUCKET/
-    PREFIX, oci://HOST/REPOSITORY, or https://HOST/PATH, which can only be read. Logins are those of
-    other tools: OpenSSH's own (KVG_SSH_COMMAND names another command), AWS_* or ~/.aws, docker's.
+    the place a remote. A URL is a folder, ssh://HOST/PATH (kvg has to be there, too),
+    s3://BUCKET/PREFIX, oci://HOST/REPOSITORY, or https://HOST/PATH, which can only be read. Logins
+    are those of other tools: OpenSSH's own (KVG_SSH_COMMAND names another command), AWS_* or
+    ~/.aws, docker's. Only https:// takes a NAME:PASSWORD@ before its host: the store's config.toml
+    keeps it, from then on readable by its owner alone, and it is never shown.
     """
     from kvg.flow.remote import remote_add
 

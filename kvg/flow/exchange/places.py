@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kvg import durable
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
-from kvg.remote.address import open_remote
+from kvg.remote.address import STORE_FOLDER, open_remote, parse_address, shown
 from kvg.store.names import is_ref_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
     from kvg.store import Store
 
 SECTION = "remote"
+CONFIG_FILE = "config.toml"
 DEFAULT = "origin"
 DEFAULT_CODEC = 2
 """Byte planes: what remotes get where ``remote.NAME.codec`` does not say otherwise."""
@@ -33,6 +38,8 @@ class Place:
     """Whether refs here say what it had."""
     has_pages: bool = True
     """Whether a fetch brings pages; else they are brought when they are read."""
+    own: Path | None = None
+    """The folder of the store whose remote it is."""
 
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
@@ -40,8 +47,9 @@ class Place:
 
 
 def check_remote_name(name: str) -> None:
-    """Raise ``UsageError`` unless ``name`` may name a remote."""
-    if "/" in name or not is_ref_name(name):
+    """Raise ``UsageError`` unless ``name`` may name a remote: one that no command takes for an
+    option."""
+    if "/" in name or name.startswith("-") or not is_ref_name(name):
         raise UsageError(f"{name[:80]!r}: not a name of a remote", hint="e.g. origin")
 
 
@@ -67,7 +75,7 @@ def find_place(store: Store, name: str | None) -> Place:
     pages = table.get("pages", True)
     if not isinstance(pages, bool):
         raise UsageError(f"remote.{name}.pages is {pages}: not true or false")
-    return Place(name, url, int(codec), has_pages=pages)
+    return Place(name, url, int(codec), has_pages=pages, own=store.root)
 
 
 def is_ref(store: Store, name: str) -> bool:
@@ -75,9 +83,45 @@ def is_ref(store: Store, name: str) -> bool:
     return is_ref_name(name) and store.ref(name) is not None
 
 
+def check_other(url: str, own: Path, settings: Settings, *, hint: str) -> None:
+    """Raise ``UsageError`` where ``url`` is the folder of the store at ``own``, or lies in it."""
+    address = parse_address(url)
+    if address.kind not in ("", "file"):
+        return
+    store, folder = os.path.realpath(own), os.path.realpath(settings.cwd / address.path)
+    within = f"{folder}{os.sep}".startswith(f"{store}{os.sep}")
+    if within or _is_same(folder, store) or _is_same(f"{folder}/{STORE_FOLDER}", store):
+        raise UsageError(f"{shown(url)}: is this very store", hint=hint)
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def _tell_of_readers(place: Place, own: Path, settings: Settings) -> None:
+    """Warn where a login lies open to others, as after an edit by hand."""
+    from kvg.store.config import holds_login
+
+    path = own / CONFIG_FILE
+    if holds_login(place.url) and not durable.is_shared(path):
+        with durable.translated(path):
+            is_open = path.stat().st_mode & 0o077
+        if is_open:
+            settings.report.warning(f"{path}: holds a login that others may read: chmod 600 {path}")
+
+
 @contextmanager
 def opened(place: Place, settings: Settings) -> Iterator[Remote]:
-    """The remote of ``place``, open; relative paths start from the working folder."""
+    """The remote of ``place``, open; relative paths start from the working folder.
+
+    Raises ``UsageError`` where it is the very store that it is a remote of.
+    """
+    if place.own is not None:
+        check_other(place.url, place.own, settings, hint=f"kvg remote set {place.name} URL")
+        _tell_of_readers(place, place.own, settings)
     remote = open_remote(place.url, cwd=settings.cwd, access=settings.access)
     try:
         yield remote
