@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
 
 STAGING = "tmp"
+_STAGED = f"{STAGING}/any"
 LOCK_FILE = "lock"
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -39,6 +40,8 @@ class DirectoryFiles:
         self._staging = folder / STAGING
         self._guard = threading.Lock()
         self._unsynced: set[Path] = set()
+        self._plain: set[str] = {""}
+        """Folders below this one of which it was seen that they are no links."""
 
     @property
     def url(self) -> str:
@@ -84,10 +87,12 @@ class DirectoryFiles:
 
     def begin(self, name: str, parts: Iterable[Buffer]) -> Callable[[], None]:
         """The first half of ``write``; what comes back waits for the disk and gives the name."""
+        self._check_folders(name)
         path = self._folder / name
         is_object = name.startswith(f"{layout.OBJECTS}/")
         if not is_object:
             self._name_for_good()
+        self._check_folders(_STAGED)
         with _refused(self._folder):
             durable.make_dir(self._staging)
             if is_object:
@@ -105,6 +110,7 @@ class DirectoryFiles:
         return end
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
+        self._check_folders(name)
         path = self._folder / name
         self._name_for_good()
         with self._locked():
@@ -118,6 +124,7 @@ class DirectoryFiles:
                     durable.replace(path, [data], staging=self._staging)
 
     def remove(self, name: str) -> int:
+        self._check_folders(name)
         path = self._folder / name
         with _refused(path):
             try:
@@ -128,6 +135,7 @@ class DirectoryFiles:
             return size
 
     def names(self, folder: str) -> Sequence[str]:
+        self._check_folders(f"{folder}/any")
         root = self._folder / folder
         found: list[str] = []
         with _refused(root):
@@ -152,6 +160,7 @@ class DirectoryFiles:
             durable.sync_dirs(folder for folder in folders if folder.is_dir())
 
     def _open(self, name: str) -> int:
+        self._check_folders(name)
         path = self._prefix + name  # joining paths costs more than opening a file
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -159,25 +168,52 @@ class DirectoryFiles:
             raise NotFound(f"{path}: not there") from None
         except OSError as error:
             if os.path.islink(path):
-                raise Corrupt(f"{path}: a link") from None
+                raise _link(path) from None
             raise RemoteFailed(f"{path}: {_words(error)}", hint="check the mount") from None
         if not _is_file(fd):
             os.close(fd)
             raise NotFound(f"{path}: not a file")
         return fd
 
+    def _check_folders(self, name: str) -> None:
+        """Raise ``Corrupt`` where a folder on the way to ``name`` is a link.
+
+        What leads out of the remote would be written to, and removed from, as if it were a part.
+        """
+        folder = name.rpartition("/")[0]
+        if folder in self._plain:
+            return
+        self._check_folders(folder)
+        path = self._prefix + folder
+        if os.path.islink(path):
+            raise _link(path)
+        if os.path.isdir(path):  # what is not there yet may become a link
+            self._plain.add(folder)
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        self._check_folders(_STAGED)
         with _refused(self._folder):
             durable.make_dir(self._staging)
             path = self._folder / LOCK_FILE
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            if os.path.islink(path):
+                raise _link(path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(path, flags, 0o666)
         try:
             with _refused(path):
                 fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
             os.close(fd)
+
+
+def _link(path: Path | str) -> Corrupt:
+    return Corrupt(
+        f"{path}: a link",
+        hint="a remote has plain files and folders: put what it leads to in its place, or remove "
+        "it and push again",
+    )
 
 
 def _is_file(fd: int) -> bool:

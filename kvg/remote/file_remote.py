@@ -84,8 +84,17 @@ class FileRemote:
 
     def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
         refs = {self._ref(name): name for name in names}
-        found = self._files.read_all(tuple(refs), layout.MAX_SMALL_BYTES)
+        try:
+            found = self._files.read_all(tuple(refs), layout.MAX_SMALL_BYTES)
+        except Corrupt:  # one of them can't be read at all: each by itself
+            return {name: self._own_failure(name) for name in names}
         return {name: self._parsed(ref, found.get(ref)) for ref, name in refs.items()}
+
+    def _own_failure(self, name: str) -> Pointer | Corrupt | None:
+        try:
+            return self.pointer(name)
+        except Corrupt as error:
+            return error
 
     def _parsed(self, ref: str, data: bytes | None) -> Pointer | Corrupt | None:
         try:
@@ -124,7 +133,10 @@ class FileRemote:
             keyid, dot, kind = name.rpartition(".")
             if not dot or kind != "pub" or "/" in keyid:
                 continue
-            data = self._files.read(f"{layout.KEYS}/{name}", layout.MAX_SMALL_BYTES)
+            try:
+                data = self._files.read(f"{layout.KEYS}/{name}", layout.MAX_SMALL_BYTES)
+            except Corrupt:
+                continue  # nothing that is on offer
             if data is not None and data.isascii():
                 found[keyid] = data.decode("ascii")
         return found

@@ -87,10 +87,10 @@ class Files(Protocol):
 def is_whole(files: Files, digest: Digest) -> bool:
     """Whether an object is there, under a header of its own and as long as that says."""
     name = layout.object_name(digest)
-    head = files.head(name, HEAD_BYTES)
-    if head is None:
-        return False
     try:
+        head = files.head(name, HEAD_BYTES)
+        if head is None:
+            return False
         needed = parse_header_size(head.data[:PREFIX_SIZE], what=name)
         if needed > len(head.data):
             head = files.head(name, needed)

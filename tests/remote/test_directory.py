@@ -1,0 +1,133 @@
+"""A folder as a remote: what lies in it that is no file or folder of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvg import codec as kvz
+from kvg.digest import Digest, sha256
+from kvg.errors import Corrupt
+from kvg.remote import Pointer, Remote, open_remote
+from kvg.remote.layout import object_name
+
+RAW = b"an object"
+DIGEST = sha256(RAW)
+PARTS = tuple(kvz.encode(RAW, digest=DIGEST, codec=kvz.ZSTD).parts())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "remote"
+
+
+@pytest.fixture
+def remote(folder: Path) -> Remote:
+    made = open_remote(str(folder), cwd=folder.parent)
+    made.make()
+    return made
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    made = tmp_path / "outside"
+    made.mkdir()
+    return made
+
+
+def put(remote: Remote) -> None:
+    remote.put(DIGEST, PARTS)
+
+
+def move(remote: Remote) -> None:
+    remote.move("docs/a", Pointer("kvg-1", 7), expect=None)
+
+
+OBJECT = Path(object_name(DIGEST))
+WRITES: dict[str, tuple[str, Callable[[Remote], object]]] = {
+    "objects": ("objects", put),
+    "one folder of objects": (str(OBJECT.parent), put),
+    "the temporary folder": ("tmp", put),
+    "refs": ("refs", move),
+    "a folder of refs": ("refs/docs", move),
+    "the temporary folder of a move": ("tmp", move),
+    "keys": ("keys", lambda remote: remote.offer("ab", "x")),
+    "pushing": ("pushing", lambda remote: remote.announce("kvg-1")),
+    "withdrawn": ("pushing", lambda remote: remote.withdraw("kvg-1")),
+    "logs": ("logs", lambda remote: remote.log("kvg-1").write("checkpoint", b"x")),
+    "a log": ("logs/kvg-1", lambda remote: remote.log("kvg-1").write("tile/0/000", b"x")),
+    "a folder of a log": (
+        "logs/kvg-1/tile",
+        lambda remote: remote.log("kvg-1").swap("tile/0/000", b"x", expect=None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_is_written_through_a_link(
+    name: str, remote: Remote, folder: Path, outside: Path
+) -> None:
+    linked, write = WRITES[name]
+    path = folder / linked
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        path.rmdir()
+    (outside / "kvg-1").write_bytes(b"kept")
+    path.symlink_to(outside)
+    with pytest.raises(Corrupt, match=f"{linked}: a link") as told:
+        write(remote)
+    assert told.value.hint
+    assert os.listdir(outside) == ["kvg-1"] and (outside / "kvg-1").read_bytes() == b"kept"
+
+
+def test_nothing_is_read_or_listed_through_a_link(
+    remote: Remote, folder: Path, outside: Path
+) -> None:
+    put(remote)
+    move(remote)
+    (folder / "objects").rename(outside / "objects")
+    (folder / "refs").rename(outside / "refs")
+    for name in ("objects", "refs"):
+        (folder / name).symlink_to(outside / name)
+    again = open_remote(str(folder), cwd=folder.parent)
+    assert again.missing([DIGEST]) == {DIGEST}
+    for ask in (
+        lambda: list(again.get(DIGEST, limit=1)),
+        lambda: again.pointer("docs/a"),
+        lambda: again.refs(),
+    ):
+        with pytest.raises(Corrupt, match="a link"):
+            ask()
+
+
+def test_a_lock_that_is_a_link_makes_nothing(remote: Remote, folder: Path, outside: Path) -> None:
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(outside / "made")
+    with pytest.raises(Corrupt, match="lock: a link"):
+        move(remote)
+    assert os.listdir(outside) == []
+
+
+def test_a_link_among_files_keeps_nobody_from_the_others(
+    remote: Remote, folder: Path, outside: Path
+) -> None:
+    """Neither a key on offer nor a pointer; an object is put anew in its place."""
+    remote.offer("bb", "key")
+    (folder / "keys" / "aa.pub").symlink_to(outside / "nothing")
+    assert remote.offers() == {"bb": "key"}
+    move(remote)
+    (folder / "refs" / "b").symlink_to(outside / "nothing")
+    found = remote.pointers(["docs/a", "b", "c"])
+    assert found["docs/a"] == Pointer("kvg-1", 7) and found["c"] is None
+    assert isinstance(found["b"], Corrupt)
+    path = folder / OBJECT
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside / "nothing")
+    absent: frozenset[Digest] = remote.missing([DIGEST])
+    assert absent == {DIGEST}
+    put(remote)
+    assert not path.is_symlink() and remote.missing([DIGEST]) == frozenset()
+    assert os.listdir(outside) == []
