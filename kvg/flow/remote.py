@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import Conflict, NotFound, UsageError
+from kvg.errors import Conflict, UsageError
 from kvg.flow.exchange.contact import offers, publishers
 from kvg.flow.exchange.places import (
     DEFAULT_CODEC,
@@ -110,14 +110,11 @@ def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[
             trusted = store.trust.find(keyid) is not None
             yield OfferedKey(keyid, _line(key), trusted, keyid in vouching)
         reader = Reader(store, place, remote, keep=False, report=settings.report)
-        for ref in remote.refs():
-            try:
-                found = next(iter(reader.refs([ref])))
-            except NotFound:
-                continue
-            here = store.own_refs().get(ref)
+        own, names = store.own_refs(), remote.refs()
+        for ref, found in zip(names, reader.refs(names), strict=True):
+            here = own.get(ref)
             if isinstance(found, Finding):
-                yield RemoteRefEntry(ref, None, here, found.message)
+                yield RemoteRefEntry(ref, None, here, found.message, found.hint, found.code)
             else:
                 yield RemoteRefEntry(ref, found.digest, here, None)
 

@@ -185,3 +185,13 @@ def test_a_store_is_no_remote_of_its_own(kvg: Run, stored: Stored) -> None:
         refused = kvg(verb)
         assert refused.code == 2 and "this very store" in refused.err
     assert sorted(stored.store.root.rglob("*")) == before
+
+
+def test_show_of_refused_refs_has_their_exit_code(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    kvg("remote", "add", "origin", str(share))
+    assert kvg("push").code == 0 and kvg("remote", "show").code == 0
+    (share / "refs" / "other").write_bytes((share / "refs" / "demo").read_bytes())
+    shown = kvg("remote", "show")
+    assert shown.code == 6 and "other  refused: " in shown.out and "demo  sha256:" in shown.out
+    assert kvg("remote", "show", "--json").records[-1]["code"] == 6

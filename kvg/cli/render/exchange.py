@@ -77,6 +77,8 @@ def remote_ref(record: RemoteRefEntry, view: View) -> Iterator[str]:
     if record.digest is None:
         refused = view.terminal.out("refused", "red")
         yield f"{record.ref}  {refused}: {printable(record.problem or '')}\n"
+        if record.hint is not None:
+            yield f"  hint: {printable(record.hint)}\n"
         return
     here = "new" if record.local is None else "differs here"
     state = "same here" if record.local == record.digest else here

@@ -77,6 +77,7 @@ def show(
     """Show what a remote has and whose it is.
 
     Keys that lie there are offers; trust one with kvg trust add once its owner has told you its id.
+    A ref that can't be proved is shown with what is wrong, which decides the exit code.
     """
     from kvg.flow.remote import remote_show
 

@@ -127,6 +127,8 @@ class Reader:
         self._seen: dict[str, Pointer | Corrupt | None] = {}
         self._own = store.log.origin
         self._own_note: bytes | None = None
+        self._log_read_s = -BETWEEN_LOG_AND_POINTER_S
+        """When a log was read last, by ``time.monotonic``."""
 
     def look(self, names: Iterable[str]) -> None:
         """Read the pointers of ``names`` in few round trips; each serves the next ``ref`` of it."""
@@ -145,6 +147,7 @@ class Reader:
                 self._logs[origin] = self._read(origin)
             except REFUSED as error:
                 self._logs[origin] = error
+            self._log_read_s = time.monotonic()
         found = self._logs[origin]
         if isinstance(found, ReadLog):
             return found
@@ -244,13 +247,26 @@ class Reader:
         try:
             return self._prove(name, pointer)
         except Untrusted:
-            time.sleep(BETWEEN_LOG_AND_POINTER_S)
+            self._let_pointers_follow()
             moved = self.remote.pointer(name)
             if moved is None or moved == pointer:
                 raise
-            self._logs.pop(moved.origin, None)
+            return self._prove_moved(name, moved)
+
+    def _let_pointers_follow(self) -> None:
+        """Wait until pointers have had their time to follow the logs that were read."""
+        left_s = self._log_read_s + BETWEEN_LOG_AND_POINTER_S - time.monotonic()
+        if left_s > 0:
+            time.sleep(left_s)
+
+    def _prove_moved(self, name: str, pointer: Pointer) -> RemoteRef:
+        """As ``_prove`` of a pointer that moved since: its log may have gone on, too."""
+        try:
+            return self._prove(name, pointer)
+        except Untrusted:
+            self._logs.pop(pointer.origin, None)
             self._own_note = None
-            return self._prove(name, moved)
+            return self._prove(name, pointer)
 
     def _prove(self, name: str, pointer: Pointer) -> RemoteRef:
         what = f"{self.place.tracking(name)}"
@@ -312,6 +328,7 @@ class Reader:
             note = self.remote.log(self.store.log.origin).read(CHECKPOINT, MAX_LINE_BYTES)
             self.check_own(self._note(note, self.store.log.origin))
             self._own_note = note
+            self._log_read_s = time.monotonic()
 
     @cached_property
     def newest(self) -> Mapping[str, Move]:
@@ -319,24 +336,54 @@ class Reader:
         return self.store.newest_moves()
 
     def refs(self, names: Iterable[str] | None = None) -> Iterator[RemoteRef | Finding]:
-        """Each ref of ``names`` (None: all there), proved, or what is wrong with it."""
+        """Each ref of ``names`` (None: all there), proved, or what is wrong with it.
+
+        All are proved before the first is given, so that the wait for pointers that may be moving
+        is one for all of them.
+        """
         chosen = tuple(self.remote.refs() if names is None else names)
         self.look(chosen)
+        found: dict[str, RemoteRef | KvgError] = {}
+        doubted: dict[str, Pointer] = {}
         for name in chosen:
-            if not is_ref_name(name):
-                yield told(Corrupt(f"{self.place.name}: {name[:80]!r} is no ref"), name[:80])
+            try:
+                found[name] = self._first_look(name, doubted)
+            except REFUSED as error:
+                found[name] = error
+        found.update(self._looked_at_again(doubted))
+        for name in chosen:
+            item = found[name]
+            yield item if isinstance(item, RemoteRef) else told(item, name[:80])
+
+    def _first_look(self, name: str, doubted: dict[str, Pointer]) -> RemoteRef:
+        """``name``, proved; its pointer is noted among the ``doubted`` where it can't be yet."""
+        if not is_ref_name(name):
+            raise Corrupt(f"{self.place.name}: {name[:80]!r} is no ref")
+        pointer = self._pointer(name)
+        if pointer is None:
+            raise NotFound(
+                f"{name}: not on {self.place.name}", hint=f"kvg remote show {self.place.name}"
+            )
+        try:
+            return self._prove(name, pointer)
+        except Untrusted:
+            doubted[name] = pointer
+            raise
+
+    def _looked_at_again(
+        self, doubted: Mapping[str, Pointer]
+    ) -> Iterator[tuple[str, RemoteRef | KvgError]]:
+        """Those of the pointers ``doubted`` that have moved since, once they had the time to."""
+        if not doubted:
+            return
+        self._let_pointers_follow()
+        for name, moved in self.remote.pointers(tuple(doubted)).items():
+            if moved is None or isinstance(moved, Corrupt) or moved == doubted[name]:
                 continue
             try:
-                found = self.ref(name)
-                if found is None:
-                    raise NotFound(
-                        f"{name}: not on {self.place.name}",
-                        hint=f"kvg remote show {self.place.name}",
-                    )
+                yield name, self._prove_moved(name, moved)
             except REFUSED as error:
-                yield told(error, name)
-            else:
-                yield found
+                yield name, error
 
     def at(self, ref: RemoteRef, digest: Digest) -> RemoteRef:
         """The value ``digest`` of ``ref``, which its log must know. Raises ``Conflict``."""

@@ -26,13 +26,19 @@ class RemoteEntry(Record):
 @frozen
 class RemoteRefEntry(Record):
     """A ref on a remote; ``local`` is what it is here. ``digest`` is None where it could not be
-    proved, and ``problem`` says why."""
+    proved, and ``problem`` says why; ``code`` is that of the error taxonomy."""
 
     type: ClassVar[str] = "remote-ref"
     ref: str
     digest: Digest | None
     local: Digest | None
     problem: str | None
+    hint: str | None = None
+    code: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        return self.code
 
 
 @frozen
