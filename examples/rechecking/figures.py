@@ -51,11 +51,11 @@ def check_lengths(table: Table) -> None:
         n = row["length"]
         expect(row, what, cut=1 + setup["stride"] * n % (n - 1) if n > 1 else None)
         need((row["cut"] is None) == (row["cut_exact"] is None), f"{what}: {n}: a cut, or none")
-        # 256 tokens a page; of one layer all pages, of the other those that the window reaches
-        # from the end or from the cut
-        lowest = min(n, row["cut"] or n) - setup["window"]
-        first = max(0, lowest) // 256
-        need(row["pages"] >= 2 * -(-n // 256) - first, f"{what}: {n}: pages")
+        # 256 tokens a page: one layer keeps all, the other what its window reaches from the end
+        # and from the cut
+        ends, reach = {n, row["cut"] or n}, setup["window"]
+        kept = {at // 256 for end in ends for at in range(max(0, end - reach), end)}
+        expect(row, what, pages=-(-n // 256) + len(kept))
         need(row["replays"] > 0, f"{what}: {n}: no replay")
         same_pages = row["pages_equal"] == row["pages"]
         same_replays = row["replays_equal"] == row["replays"]
@@ -164,6 +164,20 @@ def check_speed(table: Table) -> None:
         if spent is not None:
             need(len(spent) == len(pairs), f"{table.what}: number of pairs")
             expect(row, table.what, ratio_cpu=median([b / a for a, b in spent]))
+
+
+def check_prefill(table: Table) -> None:
+    what, operators = table.what, table.of("prefill-operator")
+    places = {(row["execution"], row["operator"]) for row in operators}
+    need(len(places) == len(operators), f"{what}: an operator twice")
+    table.grid(table.of("prefill-call"), "form", "keys")
+    need({r["execution"] for r in operators} == {"invariant", "stock"}, f"{what}: executions")
+    for row in operators:
+        whole = table.of("prefill-sum", execution=row["execution"])
+        need(len(whole) == 1, f"{what}: not one sum for each execution")
+        expect(row, what, share=row["seconds"] / whole[0]["seconds"])
+    for row in table.of("prefill-call"):
+        expect(row, what, best_ms=min(row["runs_ms"]), median_ms=median(row["runs_ms"]))
 
 
 def check_select(table: Table) -> None:

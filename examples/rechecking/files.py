@@ -44,6 +44,7 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("bench-setup logits-moved keys-moved own-position-summary", f.check_moved),
     ("setup accuracy accuracy-row", f.check_accuracy),
     ("bench-setup speed-row", f.check_speed),
+    ("prefill-setup prefill-sum prefill-operator prefill-call", f.check_prefill),
     ("bench-machine select-batch select-time select-summary", f.check_select),
     ("bench-machine select-row", f.check_similarity),
     ("bench-setup acceptance-run acceptance-summary", f.check_acceptance),
