@@ -12,6 +12,7 @@ and nothing is ever unpacked: blobs are read in place.
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import PREFIX, Digest, hex_of, is_digest, sha256, short
-from kvg.errors import Corrupt, NotFound, RemoteFailed
+from kvg.errors import Corrupt, NotFound, RemoteFailed, UsageError
 from kvg.frozen import frozen
 from kvg.remote import layout, oci
 from kvg.remote.files import PIECE_BYTES
@@ -56,11 +57,14 @@ class Bundle:
     is_writable = False
 
     def __init__(self, path: Path) -> None:
-        """Raises ``NotFound``, ``Corrupt`` naming what is wrong with the file."""
+        """Raises ``NotFound``, ``UsageError`` for a folder, a pipe or a device, and ``Corrupt``
+        naming what is wrong with the file."""
         self._path = path
         with durable.translated(path):
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise UsageError(f"{path}: not a plain file", hint="a bundle is one file")
             self._spans = _members(path, os.fstat(self._fd).st_size)
             self._read_documents()
         except BaseException:

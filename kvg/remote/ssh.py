@@ -29,7 +29,7 @@ from kvg.errors import (
     UsageError,
 )
 from kvg.remote import wire
-from kvg.remote.address import FORMS, parse_address, shown
+from kvg.remote.address import FORMS, parse_address, shown, shown_text
 from kvg.remote.files import Head
 from kvg.signing import base64
 
@@ -274,20 +274,33 @@ class Channel:
             self._process.wait()
 
     def _greet(self) -> None:
-        line = self._source.readline(len(wire.GREETING))
+        line = self._source.readline(MAX_SAID_CHARS)
         if line == wire.GREETING:
             return
         self._process.kill()
-        raise self._lost(line)
+        raise self._greeted_otherwise(line) if line else self._lost()
 
-    def _lost(self, first: bytes = b"") -> RemoteFailed:
+    def _greeted_otherwise(self, line: bytes) -> KvgError:
+        """What to say where the first line from there is another than kvg's."""
+        said = shown_text(line.decode("utf-8", "replace").strip())
+        if line.startswith(wire.GREETING_WORD):
+            own = wire.GREETING.decode("ascii").strip()
+            return Incompatible(
+                f"{self._what}: speaks {said}, this kvg speaks {own}",
+                hint="update kvg, here or there, so that both are of one version",
+            )
+        return RemoteFailed(
+            f'{self._what}: says "{said}" before kvg does',
+            hint="let the far side's shell print nothing at start, e.g. in ~/.bashrc only where it "
+            "is interactive: ssh HOST true | wc -c then says 0",
+        )
+
+    def _lost(self) -> RemoteFailed:
         self._process.wait()
         self._listener.join(1)
         said = b" ".join(self._said).decode("utf-8", "replace").strip()[:MAX_SAID_CHARS]
-        if first and not said:
-            said = f"answers {first[:40]!r}, which is not kvg"
         return RemoteFailed(
-            f"{self._what}: {said.lower() or 'connection lost'}",
+            f"{self._what}: {shown_text(said[:1].lower() + said[1:]) or 'connection lost'}",
             hint="kvg must be on the PATH there" if "not found" in said else _HINT,
         )
 

@@ -20,7 +20,8 @@ from kvg.digest import Buffer
 from kvg.errors import Corrupt, RemoteFailed
 from kvg.frozen import frozen
 
-GREETING: Final = b"kvg-exchange 1\n"
+GREETING_WORD: Final = b"kvg-exchange "
+GREETING: Final = GREETING_WORD + b"1\n"
 MAX_HEADER_BYTES: Final = 256 << 20
 MAX_CHUNK_BYTES: Final = 1 << 20
 BROKEN_OFF: Final = 0xFFFF_FFFF

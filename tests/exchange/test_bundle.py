@@ -227,3 +227,14 @@ def test_nothing_but_a_plain_file_is_replaced(alice: Person, kind: str) -> None:
         bundle_create(alice.store, alice.settings, path)
     assert os.lstat(path).st_mode == before.st_mode
     assert other.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_plain_file_is_no_bundle(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "b.tar"
+    if kind == "pipe":
+        os.mkfifo(path)  # nobody waits for its other end
+    else:
+        path.mkdir()
+    with pytest.raises(UsageError, match="not a plain file"):
+        Bundle(path)

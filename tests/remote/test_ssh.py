@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Buffer, sha256, shake256
-from kvg.errors import Corrupt, NoSpace, RemoteFailed, UsageError
+from kvg.errors import Corrupt, Incompatible, NoSpace, RemoteFailed, UsageError
 from kvg.remote import Access, open_remote, wire
 from kvg.remote.directory import DirectoryFiles
 from kvg.remote.layout import object_name
@@ -79,7 +79,6 @@ SAY = (
     "program",
     [
         "print('Welcome to this machine')",
-        "print('kvg-exchange 2')",
         "import sys; sys.exit(3)",
         GREETED,
         GREETED + SAY + "say(b'{}  ')",
@@ -238,3 +237,23 @@ def test_who_hangs_up_meanwhile_ends_the_far_side(tmp_path: Path) -> None:
     server = Server(DirectoryFiles(tmp_path), source, Gone(), is_read_only=False)
     with pytest.raises(BrokenPipeError):
         server.run()
+
+
+def test_a_far_side_that_says_more_than_kvg(tmp_path: Path) -> None:
+    with pytest.raises(RemoteFailed, match='says "Welcome to Ubuntu 24') as told:
+        fake(tmp_path, "print('Welcome to Ubuntu 24.04 LTS')").read("format", 100)
+    assert told.value.hint and "run it again" not in told.value.hint
+
+
+@pytest.mark.parametrize("number", ["2", "10"])
+def test_a_far_side_of_another_version(tmp_path: Path, number: str) -> None:
+    with pytest.raises(Incompatible, match=f"kvg-exchange {number}, this kvg") as told:
+        fake(tmp_path, f"print('kvg-exchange {number}')").read("format", 100)
+    assert told.value.hint and "update kvg" in told.value.hint
+
+
+def test_what_the_far_side_says_keeps_its_letters(tmp_path: Path) -> None:
+    program = "import sys; sys.exit('Denied: /Srv/KV\\x1b[2J')"
+    with pytest.raises(RemoteFailed, match=r"denied: /Srv/KV") as told:
+        fake(tmp_path, program).read("format", 100)
+    assert told.value.message.isprintable()
