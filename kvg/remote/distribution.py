@@ -308,7 +308,7 @@ class Registry:
             connection = self._connections.own()
             try:
                 connection.request(method, path, None if body is None else iter(body), sent)
-                return connection.getresponse()
+                return web.answer_of(connection)
             except web.FAILURES as error:
                 self._connections.drop()
                 if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):

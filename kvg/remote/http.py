@@ -157,7 +157,7 @@ class HttpFiles:
             connection = self._connections.own()
             try:
                 connection.request(method, path, headers={**self._headers, **headers})
-                return connection.getresponse()
+                return web.answer_of(connection)
             except web.FAILURES as error:
                 self._connections.drop()
                 if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):

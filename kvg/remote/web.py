@@ -113,6 +113,16 @@ def connect(host: Host) -> HTTPConnection:
     return kind(host.name, host.port, timeout=TIMEOUT_S)
 
 
+def answer_of(connection: HTTPConnection) -> HTTPResponse:
+    """What comes back for the request that was sent. Raises ``HTTPException`` where it can't be."""
+    response = connection.getresponse()
+    length = response.getheader("Content-Length")
+    if length is not None and not (length.isascii() and length.strip().isdigit()):
+        connection.close()
+        raise HTTPException("answers with a length that is no length")
+    return response
+
+
 def range_start(response: HTTPResponse) -> int | None:
     """Where the part that ``response`` gives begins."""
     unit, _, rest = (response.getheader("Content-Range") or "").partition(" ")

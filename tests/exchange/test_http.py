@@ -219,3 +219,23 @@ def test_a_clone_is_never_named_by_a_login() -> None:
     assert _name_of("https://bob:s3cret@h/team/") == "team"
     assert _name_of("s3://bucket") == "bucket"
     assert _name_of("/srv/kv/.kvg") == "kv"
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "1e3"])
+def test_a_length_that_is_none_is_refused_at_once(share: Path, tmp_path: Path, length: str) -> None:
+    """Where it was taken for no length at all, the end was waited for."""
+
+    def lie(handler: StaticHandler, path: str, data: bytes) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Length", length)
+        handler.end_headers()
+        handler.wfile.flush()
+        handler.rfile.read(1)  # until the other side hangs up
+        return True
+
+    open_remote(str(share), cwd=tmp_path).make()
+    with (
+        serving(share, misbehave=lie) as server,
+        pytest.raises(RemoteFailed, match="no length"),
+    ):
+        open_remote(server.url, cwd=tmp_path).check()
