@@ -11,6 +11,7 @@ from kvg.flow.exchange.contact import choose, trust_all
 from kvg.flow.exchange.fetching import Fetch, Fetched
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import told
+from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.lock import read_locked
 from kvg.flow.records.exchange import Direction, State, TransferRef
 from kvg.store import RefMove
@@ -34,10 +35,10 @@ def pull(
 ) -> Iterator[Record]:
     """Fetch ``refs`` (all without any) of ``remote`` and move one's own, fast-forward only.
 
-    A ref moves if it was never changed here since, or if the remote's log knows the value here as
-    an earlier one. With ``lock``, a lock file, its refs get what it says, also where the remote has
-    gone on, as long as the publisher's log knows that value. Yields and raises as ``fetch``; a ref
-    that went another way is a ``Conflict``.
+    A ref moves if it was not changed here since, or if the remote's log knows the value here as
+    an earlier one; one that moved on here from what is there stays. With ``lock``, a lock file, its
+    refs get what it says, also where the remote has gone on, as long as the publisher's log knows
+    that value. Yields and raises as ``fetch``; a ref that went another way is a ``Conflict``.
     """
     place = find_place(store, remote)
     with opened(place, settings) as there, store.exchange.exclusive():
@@ -83,19 +84,25 @@ def take(
 def _state(work: Fetch, store: Store, item: Fetched) -> State:
     """What is to become of one's own ref. Raises ``Conflict`` where it went another way."""
     name, there = item.ref.name, item.ref.digest
-    here = store.ref(name)
+    here, tracked = store.ref(name), work.place.tracking(item.ref.name)
     if here is None:
         return "new"
     if here == there:
         return "unchanged"
-    past = work.reader.log(item.ref.pointer.origin).past.get(name, set())
-    if here == item.before or here in past:
+    is_locked = name in work.locked  # then it is not enough to be ahead
+    if item.ref.pointer.origin == store.log.origin and not is_locked:
+        return "unchanged"  # this store moved it last, there and here: a push brings it there
+    if is_followed(store, name, tracked):
         return "moved"
-    if any(move.digest == there for move in store.history(name)):
-        return "unchanged"  # this store is ahead: a push brings it there
-    tracked = work.place.tracking(name)
+    is_past = here in work.reader.log(item.ref.pointer.origin).past.get(name, ())
+    if was_here(store, name, there) and not is_locked:
+        if work.place.is_tracked or not is_past:
+            return "unchanged"  # this store is ahead
+    elif is_past:
+        return "moved"
+    theirs = tracked if work.place.is_tracked else short(there)
     raise Conflict(
         f"{name}: {short(here)} here and {short(there)} on {work.place.name} went different ways",
-        hint=f"look with kvg diff {name} {tracked}; take theirs: kvg tag -f {name} {tracked}; "
+        hint=f"look with kvg diff {name} {theirs}; take theirs: kvg tag -f {name} {theirs}; "
         f"keep yours: after that, kvg tag -f {name} {short(here)}, and push",
     )

@@ -24,6 +24,7 @@ from kvg.flow.exchange.sending import (
     send_log,
     send_publisher,
 )
+from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.records.exchange import State, Transfer, TransferRef
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
@@ -192,12 +193,21 @@ class Push:
     def _check_forward(self, step: Step) -> None:
         if step.state != "moved" or step.there is None:
             return
-        known = {move.digest for move in self._store.history(step.name)}
-        if step.there.digest not in known:
+        there, tracked = step.there, self._place.tracking(step.name)
+        if there.pointer.origin == self._store.log.origin:
+            return  # moved last from here, and on since
+        hint = f"kvg pull {self._place.name} {step.name}, then push again"
+        if not was_here(self._store, step.name, there.digest):
             raise Conflict(
-                f"{step.name}: {self._place.name} has {short(step.there.digest)}, which "
+                f"{step.name}: {self._place.name} has {short(there.digest)}, which "
                 f"{step.name} never was here",
-                hint=f"kvg pull {self._place.name} {step.name}, then push again",
+                hint=hint,
+            )
+        if is_followed(self._store, step.name, tracked):
+            raise Conflict(
+                f"{step.name}: {self._place.name} went from {short(step.digest)} to "
+                f"{short(there.digest)}, and nothing moved here since",
+                hint=hint,
             )
 
     def _own_there(self, is_there: bool) -> tuple[bytes | None, int, frozenset[Digest]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.model import default_model
 from kvg.flow.records.status import RemoteState, Status
 
@@ -44,7 +45,11 @@ def remote_state(store: Store, remote: str) -> RemoteState:
             continue
         if here is None:
             behind += 1
-        elif there is None or any(move.digest == there for move in store.history(name)):
+        elif there is None:
+            ahead += 1
+        elif is_followed(store, name, f"{remote}/{name}"):
+            behind += 1
+        elif was_here(store, name, there):
             ahead += 1
         elif any(move.digest == here for move in store.history(f"{remote}/{name}")):
             behind += 1

@@ -63,11 +63,14 @@ class RemoteRef:
 class ReadLog:
     """One log of a remote, read once from its beginning to its checkpoint."""
 
-    def __init__(self, origin: str, tiles: Tiles, log: Log | None) -> None:
+    def __init__(
+        self, origin: str, tiles: Tiles, log: Log | None, *, size: int | None = None
+    ) -> None:
+        """``size``: how much of it is there, where ``tiles`` go on (None: all of them)."""
         self.origin = origin
         self.log = log
         """The copy that is kept; None in a dry run."""
-        self.size = tiles.size
+        self.size = tiles.size if size is None else size
         self._tiles = tiles
         self.newest: dict[str, tuple[int, Digest | None]] = {}
         self.past: dict[str, set[Digest]] = {}
@@ -75,7 +78,7 @@ class ReadLog:
         self.attestations: dict[Digest, list[tuple[int, Digest]]] = {}
         self.held: Mapping[str, int] | None = None
         """Where refs stay whose newest entry was not pushed, once that was read."""
-        for index, raw in enumerate(tiles.entries(0, tiles.size)):
+        for index, raw in enumerate(tiles.entries(0, self.size)):
             self._fold(index, raw)
 
     @property
@@ -158,8 +161,7 @@ class Reader:
         files = self.remote.log(origin)
         note = self._note(files.read(CHECKPOINT, MAX_LINE_BYTES), origin)
         if origin == own.origin:
-            self.check_own(note)
-            return ReadLog(origin, own.tiles, own)
+            return ReadLog(origin, own.tiles, own, size=self.check_own(note))
         from kvg.store.peers import parse_verifier_line
 
         line = files.read(VERIFIER, MAX_LINE_BYTES) or b""

@@ -1,0 +1,150 @@
+"""What pull, push and status make of a ref that moved here, there, on both sides, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvg.flow.bundle import bundle_apply, bundle_create
+from kvg.flow.lock import lock
+from kvg.flow.pull import pull
+from kvg.flow.status import remote_state
+from kvg.store import ANY, RefMove
+from tests.exchange.conftest import Outcome, Person
+
+
+def standing(person: Person) -> tuple[int, int]:
+    """(ahead, behind) of origin."""
+    state = remote_state(person.store, "origin")
+    return state.ahead, state.behind
+
+
+def move(person: Person, digest: object) -> None:
+    person.store.publish([RefMove("demo", digest, ANY)])
+
+
+def test_a_pull_leaves_what_was_not_pushed_yet(alice: Person, share: Path) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    second = alice.deposit("demo", range(40))
+    assert standing(alice) == (1, 0)
+    assert alice.pull().states == {"demo": "unchanged"}
+    assert alice.store.ref("demo") == second
+    move(alice, first)
+    move(alice, second)
+    assert alice.push().states == {"demo": "moved"}
+    move(alice, first)  # back on purpose, not pushed yet
+    assert alice.pull().states == {"demo": "unchanged"} and alice.store.ref("demo") == first
+
+
+def test_a_pull_leaves_what_was_not_pushed_yet_of_another_publishers_ref(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    second = alice.deposit("demo", range(40))
+    alice.push()
+    bob.pull()
+    move(bob, first)
+    assert standing(bob) == (1, 0)
+    assert bob.pull().states == {"demo": "unchanged"}
+    assert bob.store.ref("demo") == first and bob.store.ref("origin/demo") == second
+    bob.fetch()
+    assert bob.pull().states == {"demo": "unchanged"} and standing(bob) == (1, 0)
+    third = bob.deposit("demo", range(41))
+    assert bob.pull().states == {"demo": "unchanged"} and bob.store.ref("demo") == third
+
+
+@pytest.mark.parametrize("fetches_first", [False, True])
+def test_a_publisher_that_goes_back_is_followed(
+    alice: Person, bob: Person, share: Path, fetches_first: bool
+) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    second = alice.deposit("demo", range(40))
+    for digest in (second, first, second, first):
+        if alice.store.ref("demo") != digest:
+            move(alice, digest)
+        alice.push()
+        if fetches_first:
+            bob.fetch()
+            assert standing(bob) == (0, 1)
+        assert bob.pull().states == {"demo": "moved"}
+        assert bob.store.ref("demo") == digest and standing(bob) == (0, 0)
+
+
+def test_a_push_does_not_undo_what_another_moved_back(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    alice.deposit("demo", range(40))
+    alice.push()
+    bob.pull()
+    move(alice, first)
+    alice.push()
+    refused = bob.push()
+    assert refused.codes == [4] and "kvg pull origin demo" in (refused.findings[0].hint or "")
+    assert bob.pull().states == {"demo": "moved"} and bob.store.ref("demo") == first
+    newer = bob.deposit("demo", range(41))
+    assert bob.push().states == {"demo": "moved"}
+    assert alice.pull(trust=[bob.key.public.keyid]).states == {"demo": "moved"}
+    assert alice.store.ref("demo") == newer
+
+
+def test_a_pointer_moved_back_by_hand_does_not_move_its_owner(alice: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    before = (share / "refs" / "demo").read_bytes()
+    newer = alice.deposit("demo", range(40))
+    alice.push()
+    (share / "refs" / "demo").write_bytes(before)
+    assert alice.pull().states == {"demo": "unchanged"} and alice.store.ref("demo") == newer
+    assert alice.push().states == {"demo": "moved"}
+
+
+def test_ones_own_older_bundle_moves_nothing(alice: Person) -> None:
+    alice.deposit("demo")
+    bundle_create(alice.store, alice.settings, Path("a.tar"))
+    newer = alice.deposit("demo", range(40))
+    taken = Outcome(tuple(bundle_apply(alice.store, alice.settings, Path("a.tar"))))
+    assert taken.states == {"demo": "unchanged"} and alice.store.ref("demo") == newer
+
+
+def test_of_a_bundle_nobody_knows_who_went_back(alice: Person, bob: Person) -> None:
+    first = alice.deposit("demo")
+    bob.init()
+    keys = (alice.key.public.keyid,)
+
+    def apply(name: str) -> Outcome:
+        bundle_create(alice.store, alice.settings, Path(name))
+        path = alice.folder / name
+        return Outcome(tuple(bundle_apply(bob.store, bob.settings, path, trust=keys)))
+
+    assert apply("a.tar").states == {"demo": "new"}
+    alice.deposit("demo", range(40))
+    assert apply("b.tar").states == {"demo": "moved"}
+    move(alice, first)
+    told = apply("c.tar")
+    assert told.codes == [4] and f"kvg tag -f demo {first[:13]}" in (told.findings[0].hint or "")
+
+
+def test_a_lock_file_is_kept_or_told_of(alice: Person, share: Path) -> None:
+    file = Path("kvg.lock")
+    first = alice.deposit("demo")
+    list(lock(alice.store, alice.settings, file, ()))
+    alice.push()
+    alice.deposit("demo", range(40))
+    alice.push()
+    taken = Outcome(tuple(pull(alice.store, alice.settings, lock=file)))
+    assert taken.states == {"demo": "moved"} and alice.store.ref("demo") == first
+    newest = alice.deposit("demo", range(41))
+    told = Outcome(tuple(pull(alice.store, alice.settings, lock=file)))
+    assert told.codes == [4] and alice.store.ref("demo") == newest
+    list(lock(alice.store, alice.settings, file, ()))  # a value that never was there
+    told = Outcome(tuple(pull(alice.store, alice.settings, lock=file)))
+    assert told.codes == [4] and "never did" in told.findings[0].message
