@@ -16,6 +16,7 @@ from kvg.flow.exchange.places import DEFAULT_CODEC, Place
 from kvg.flow.exchange.publishers import sign_publisher
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.sending import Form, Outgoing, plan, stored_form
+from kvg.flow.exchange.telling import counted
 from kvg.flow.pull import take
 from kvg.flow.push import offered_keys
 from kvg.flow.records.exchange import BundleEntry, BundleSummary
@@ -331,10 +332,14 @@ def bundle_apply(
     bundle = Bundle(settings.cwd / path)
     try:
         with store.exchange.exclusive():
-            if trust and not settings.dry_run:
-                trust_all(store, settings, choose(bundle, trust, None, again="kvg bundle apply"))
-            work = Fetch(store, settings, _place(path), bundle, pages=bundle.has_pages)
-            yield from take(work, store, settings, refs or None, "bundle")
+            place = _place(path)
+            trusted = (
+                trust_all(store, settings, choose(bundle, trust, None, again=place.again))
+                if trust
+                else None
+            )
+            work = Fetch(store, settings, place, bundle, pages=bundle.has_pages, trust=trusted)
+            yield from counted(take(work, store, settings, refs or None, "bundle"))
     finally:
         bundle.close()
 

@@ -12,6 +12,7 @@ from kvg.errors import Conflict, KvgError, UsageError
 from kvg.flow.exchange.contact import Ask, choose, trust_all
 from kvg.flow.exchange.fetching import Fetch
 from kvg.flow.exchange.places import DEFAULT, SECTION, find_place, opened
+from kvg.flow.exchange.telling import counted
 from kvg.flow.pull import take
 from kvg.flow.remote import absolute
 from kvg.flow.settings import STORE_FOLDER, keyring_of
@@ -66,7 +67,7 @@ def clone(
             if pattern is not None:
                 names = tuple(name for name in names if fnmatchcase(name, pattern))
             work = Fetch(store, settings, place, remote, pages=pages)
-            yield from take(work, store, settings, names, "clone")
+            yield from counted(take(work, store, settings, names, "clone"))
     except KvgError as error:
         if error.hint is None:
             error.hint = f"go on with kvg -C {root} pull"

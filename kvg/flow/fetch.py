@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvg.flow.exchange.contact import choose, trust_all
 from kvg.flow.exchange.fetching import Fetch, Fetched
 from kvg.flow.exchange.places import find_place, opened
+from kvg.flow.exchange.telling import counted
 from kvg.flow.records.exchange import State
 
 if TYPE_CHECKING:
@@ -33,12 +34,18 @@ def fetch(
     place = find_place(store, remote)
     with opened(place, settings) as there, store.exchange.exclusive():
         there.check()
-        if trust and not settings.dry_run:
-            trust_all(store, settings, choose(there, trust, None, again="kvg fetch"))
-        work = Fetch(store, settings, place, there, pages=place.has_pages)
-        yield from work.run(refs or None)
-        settings.tell_dry_run()
-        yield work.transfer("fetch", [item.done(state_of(item)) for item in work.fetched])
+        again = f"kvg fetch {place.name}"
+        trusted = (
+            trust_all(store, settings, choose(there, trust, None, again=again)) if trust else None
+        )
+        work = Fetch(store, settings, place, there, pages=place.has_pages, trust=trusted)
+        yield from counted(_fetched(work, settings, refs))
+
+
+def _fetched(work: Fetch, settings: Settings, refs: Sequence[str]) -> Iterator[Record]:
+    yield from work.run(refs or None)
+    settings.tell_dry_run()
+    yield work.transfer("fetch", [item.done(state_of(item)) for item in work.fetched])
 
 
 def state_of(item: Fetched) -> State:

@@ -12,6 +12,7 @@ from kvg.flow.exchange.fetching import Fetch, Fetched
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import told
 from kvg.flow.exchange.standing import is_followed, was_here
+from kvg.flow.exchange.telling import counted
 from kvg.flow.lock import read_locked
 from kvg.flow.records.exchange import Direction, State, TransferRef
 from kvg.store import RefMove
@@ -43,14 +44,16 @@ def pull(
     place = find_place(store, remote)
     with opened(place, settings) as there, store.exchange.exclusive():
         there.check()
-        if trust and not settings.dry_run:
-            trust_all(store, settings, choose(there, trust, None, again="kvg pull"))
-        work = Fetch(store, settings, place, there, pages=place.has_pages)
+        again = f"kvg pull {place.name}"
+        trusted = (
+            trust_all(store, settings, choose(there, trust, None, again=again)) if trust else None
+        )
+        work = Fetch(store, settings, place, there, pages=place.has_pages, trust=trusted)
         names: Sequence[str] | None = refs or None
         if lock is not None:
             work.locked = read_locked(settings, lock)
             names = [name for name in work.locked if not refs or name in refs]
-        yield from take(work, store, settings, names)
+        yield from counted(take(work, store, settings, names))
 
 
 def take(

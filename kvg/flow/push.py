@@ -7,12 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
+from kvg.flow.exchange.begun import Begun
 from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
-from kvg.flow.exchange.reading import MAX_LINE_BYTES, REFUSED, Reader, RemoteRef, told
+from kvg.flow.exchange.reading import (
+    MAX_LINE_BYTES,
+    REFUSED,
+    NoValue,
+    Reader,
+    RemoteRef,
+    told,
+)
 from kvg.flow.exchange.sending import (
     Outgoing,
     Sender,
@@ -25,12 +33,14 @@ from kvg.flow.exchange.sending import (
     send_publisher,
 )
 from kvg.flow.exchange.standing import is_followed, was_here
+from kvg.flow.exchange.telling import counted
 from kvg.flow.records.exchange import State, Transfer, TransferRef
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
+from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
-from kvg.remote.layout import CHECKPOINT, Pointer
+from kvg.remote.layout import CHECKPOINT, Expected, MalformedPointer, Pointer
 from kvg.store import ANY, RefMove
 from kvg.trust import PUBLISHER
 
@@ -56,8 +66,12 @@ def push(
 
     Objects first, only those that are missing; then the log; pointers last, each by
     compare-and-swap. Yields what is wrong with single refs while the others go, then the
-    ``transfer``. ``delete`` takes ``refs`` off the remote. ``read_back`` checks every byte that
-    lies there. Raises ``NotFound``, ``UsageError``, ``RemoteFailed``, ``Untrusted``.
+    ``transfer``. ``delete`` takes ``refs`` off the remote.
+
+    That an object is there, under a header of its own and as long as that says, is asked of refs
+    that go and of those that are named. Refs that stay where they are, where none is named, are
+    not looked into. ``read_back`` reads every byte of them all, and puts anew what is damaged.
+    Raises ``NotFound``, ``UsageError``, ``RemoteFailed``, ``Untrusted``.
     """
     place = find_place(store, remote)
     for name in refs:
@@ -72,7 +86,7 @@ def push(
                 f"{place.name}: {there.url} can only be read", hint="kvg remote set NAME URL"
             )
         work = Push(store, settings, place, there)
-        yield from work.delete(refs) if delete else work.run(refs, read_back=read_back)
+        yield from counted(work.delete(refs) if delete else work.run(refs, read_back=read_back))
 
 
 def _check_own(store: Store, name: str, *, delete: bool) -> None:
@@ -89,6 +103,8 @@ class Step:
     name: str
     digest: Digest
     there: RemoteRef | None
+    worthless: Pointer | MalformedPointer | None = None
+    """What lies there and says nothing that anybody can believe: it is replaced."""
 
     @property
     def state(self) -> State:
@@ -98,9 +114,9 @@ class Step:
         return "unchanged" if self.there.digest == self.digest else "moved"
 
     @property
-    def expected(self) -> Pointer | None:
+    def expected(self) -> Expected:
         """The pointer that it replaces."""
-        return None if self.there is None else self.there.pointer
+        return self.worthless if self.there is None else self.there.pointer
 
     def done(self, state: State | None = None) -> TransferRef:
         """What is told of it."""
@@ -121,6 +137,7 @@ class Push:
         )
         self._began = time.monotonic()
         self._sent = Sent()
+        self._begun = Begun(store, place)
         self._broken: set[Digest] = set()
 
     def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
@@ -133,7 +150,7 @@ class Push:
             else:
                 steps.append(found)
         if self._settings.dry_run:
-            yield self._dry(steps, is_there=is_there)
+            yield from self._dry(steps, refs, is_there=is_there)
             return
         done: list[TransferRef] = [step.done() for step in steps if step.state == "unchanged"]
         old_note, old_size, fresh = self._own_there(is_there)
@@ -141,9 +158,10 @@ class Push:
         going = [step for step in steps if step.state != "unchanged"]
         updated = [step for step in steps if step.state == "unchanged" and step.digest in fresh]
         checked = [s for s in steps if s.state == "unchanged" and s.digest not in fresh]
+        checked = checked if read_back else self._lost(checked if refs else ())
         is_cosigned = is_there and old_note is not None and is_cosigned_anew(self._remote, log)
-        if going or updated or read_back or is_cosigned:
-            chosen = (*going, *updated, *(checked if read_back else ()))
+        if going or updated or checked or is_cosigned:
+            chosen = (*going, *updated, *checked)
             note = self._publisher_note(is_there)
             self._tell(old_note)
             self._remote.make()
@@ -160,6 +178,7 @@ class Push:
                         done.append(told_of)
                 self._remote.publish_listing()
                 self._remote.renew(self._store.log.origin)
+            self._begun.end()
         self._track(done)
         yield self._transfer(done)
 
@@ -182,13 +201,21 @@ class Push:
         self._reader.look(name for name in chosen if name in there)
         for name in chosen:
             try:
-                found = self._reader.ref(name) if name in there else None
-                step = Step(name, own[name], found)
+                step = self._step(name, own[name], is_there=name in there)
                 self._check_forward(step)
             except REFUSED as error:
                 yield told(error, name)
             else:
                 yield step
+
+    def _step(self, name: str, digest: Digest, *, is_there: bool) -> Step:
+        if not is_there:
+            return Step(name, digest, None)
+        try:
+            return Step(name, digest, self._reader.ref(name))
+        except (MalformedPointer, NoValue) as error:
+            self._settings.report.warning(f"{error.message}; it is replaced")
+            return Step(name, digest, None, worthless(error))
 
     def _check_forward(self, step: Step) -> None:
         if step.state != "moved" or step.there is None:
@@ -209,6 +236,15 @@ class Push:
                 f"{short(there.digest)}, and nothing moved here since",
                 hint=hint,
             )
+
+    def _lost(self, steps: Sequence[Step]) -> list[Step]:
+        """Those of ``steps`` of which the remote has lost an object."""
+        lost: list[Step] = []
+        for step in steps:
+            objects = plan(self._store, [step.digest]).objects()
+            if self._remote.missing(objects):
+                lost.append(step)
+        return lost
 
     def _own_there(self, is_there: bool) -> tuple[bytes | None, int, frozenset[Digest]]:
         """This store's log there: its checkpoint and size, and what is said since that."""
@@ -252,7 +288,7 @@ class Push:
         objects = outgoing.objects()
         sender = self._sender()
         with self._settings.report.task("push", len(objects), "objects") as task:
-            self._sent = sender.send(outgoing, task=task, read_back=read_back)
+            self._sent = sender.send(outgoing, self._begun, task=task, read_back=read_back)
         for digest, failure in self._sent.failed.items():
             yield told(failure, digest)
         for artifact in outgoing.artifacts:
@@ -300,9 +336,9 @@ class Push:
         for step in steps:
             origin = self._store.log.origin
             index = self._store.history(step.name)[0].index
-            if step.state == "unchanged" and step.expected is not None:
-                index = step.expected.index
-                origin = step.expected.origin
+            if step.state == "unchanged" and step.there is not None:
+                index = step.there.pointer.index
+                origin = step.there.pointer.origin
             try:
                 self._remote.move(
                     step.name, Pointer(origin, index), expect=step.expected, value=step.digest
@@ -325,14 +361,31 @@ class Push:
         if moves:
             self._store.publish(moves)
 
-    def _dry(self, steps: Sequence[Step], *, is_there: bool) -> Transfer:
+    def _dry(
+        self, steps: Sequence[Step], refs: Sequence[str], *, is_there: bool
+    ) -> Iterator[Record]:
         self._settings.tell_dry_run()
-        outgoing = plan(self._store, [s.digest for s in steps if s.state != "unchanged"])
+        going = [step for step in steps if step.state != "unchanged"]
+        same = [step for step in steps if step.state == "unchanged"]
+        whole: list[Outgoing] = []
+        for step in (*going, *self._lost(same if refs else ())):
+            try:
+                whole.append(plan(self._store, [step.digest]))
+            except REFUSED as error:
+                yield told(error, step.name)
+        outgoing = merge(whole)
         objects = outgoing.objects()
         missing = self._remote.missing(objects) if is_there else frozenset(objects)
         self._sent.objects, self._sent.skipped = len(missing), len(objects) - len(missing)
-        self._sent.bytes = sum(self._store.objects.stored_size(digest) for digest in missing)
-        return self._transfer([step.done() for step in steps])
+        try:
+            self._sent.bytes = self._sender().measure(outgoing, missing)
+        except Corrupt as error:
+            yield told(error, self._place.name)
+        if going:
+            size = self._own_there(is_there)[1]
+            files = log_files(self._store.log.tiles, size)
+            self._sent.bytes += sum(len(data) for _, data in files)
+        yield self._transfer([step.done() for step in steps])
 
     def _transfer(self, done: Sequence[TransferRef]) -> Transfer:
         return Transfer(
@@ -342,7 +395,7 @@ class Push:
             objects_sent=self._sent.objects,
             objects_skipped=self._sent.skipped,
             bytes=self._sent.bytes,
-            resumed=0,
+            resumed=self._sent.resumed,
             seconds=time.monotonic() - self._began,
             dry_run=self._settings.dry_run,
         )
@@ -363,7 +416,12 @@ class Push:
         yield self._transfer(done)
 
     def _deleted(self, name: str) -> TransferRef:
-        found = self._reader.ref(name) if self._is_there() else None
+        try:
+            found = self._reader.ref(name) if self._is_there() else None
+        except (MalformedPointer, NoValue) as error:
+            if not self._settings.dry_run:
+                self._remote.move(name, None, expect=worthless(error))
+            return TransferRef(name, None, None, "deleted")
         if found is None:
             raise NotFound(f"{name}: not on {self._place.name}", hint="kvg remote show")
         if self._store.ref(self._place.tracking(name)) != found.digest:
@@ -374,6 +432,11 @@ class Push:
         if not self._settings.dry_run:
             self._remote.move(name, None, expect=found.pointer)
         return TransferRef(name, None, found.digest, "deleted")
+
+
+def worthless(error: MalformedPointer | NoValue) -> Pointer | MalformedPointer:
+    """What ``error`` tells of, as what a move expects there."""
+    return error.pointer if isinstance(error, NoValue) else error
 
 
 def merge(parts: Sequence[Outgoing]) -> Outgoing:

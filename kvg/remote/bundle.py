@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.digest import Buffer
-    from kvg.remote.layout import Pointer
+    from kvg.remote.layout import Expected, Pointer
     from kvg.remote.oci import Descriptor, Image
 
 LAYOUT_FILE: Final = "oci-layout"
@@ -208,7 +208,7 @@ class Bundle:
         name: str,
         pointer: Pointer | None,
         *,
-        expect: Pointer | None,
+        expect: Expected,
         value: Digest | None = None,
     ) -> None:
         raise self._read_only()

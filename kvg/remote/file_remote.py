@@ -15,7 +15,7 @@ from kvg.remote import layout
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
     from kvg.remote.files import Files
-    from kvg.remote.layout import Listing, Pointer
+    from kvg.remote.layout import Expected, Listing, Pointer
 
 SWAP_ATTEMPTS = 16
 
@@ -78,9 +78,12 @@ class FileRemote:
         return self._listing().refs if names is None else tuple(names)
 
     def pointer(self, name: str) -> Pointer | None:
-        what = f"{self.url}: {self._ref(name)}"
-        data = self._files.read(self._ref(name), layout.MAX_SMALL_BYTES)
-        return None if data is None else layout.parse_pointer(data, what=what)
+        found = self._parsed(
+            self._ref(name), self._files.read(self._ref(name), layout.MAX_SMALL_BYTES)
+        )
+        if isinstance(found, Corrupt):
+            raise found
+        return found
 
     def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
         refs = {self._ref(name): name for name in names}
@@ -100,21 +103,21 @@ class FileRemote:
         try:
             return None if data is None else layout.parse_pointer(data, what=f"{self.url}: {ref}")
         except Corrupt as error:
-            return error
+            return layout.MalformedPointer(error.message, data or b"", hint=error.hint)
 
     def move(
         self,
         name: str,
         pointer: Pointer | None,
         *,
-        expect: Pointer | None,
+        expect: Expected,
         value: Digest | None = None,
     ) -> None:
         try:
             self._files.swap(
                 self._ref(name),
                 None if pointer is None else layout.encode_pointer(pointer),
-                expect=None if expect is None else layout.encode_pointer(expect),
+                expect=_bytes_of(expect),
             )
         except Conflict:
             raise Conflict(
@@ -306,6 +309,12 @@ class FileRemote:
         if data is None:
             return layout.Listing()
         return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
+
+
+def _bytes_of(expect: Expected) -> bytes | None:
+    if isinstance(expect, layout.MalformedPointer):
+        return expect.data
+    return None if expect is None else layout.encode_pointer(expect)
 
 
 def _new_mark(origin: str) -> bytes:

@@ -87,6 +87,18 @@ class Pointer:
             raise Corrupt(f"pointer: entry {self.index} of {self.origin[:80]!r}")
 
 
+class MalformedPointer(Corrupt):
+    """What lies in the place of a pointer and is none; ``data`` are its bytes, to replace it."""
+
+    def __init__(self, message: str, data: bytes, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.data = data
+
+
+Expected = Pointer | MalformedPointer | None
+"""What a pointer has to be for a move to go ahead; None: not there."""
+
+
 @frozen
 class Listing:
     """What a remote holds beside objects, each ascending."""

@@ -41,7 +41,7 @@ from kvg.remote.turns import Turn
 if TYPE_CHECKING:
     from kvg.digest import Buffer
     from kvg.remote.access import Access
-    from kvg.remote.layout import Pointer
+    from kvg.remote.layout import Expected, Pointer
     from kvg.remote.oci import Descriptor, Image
 
 KEYS_TAG: Final = "_kvg.keys"
@@ -174,7 +174,7 @@ class RegistryRemote:
         name: str,
         pointer: Pointer | None,
         *,
-        expect: Pointer | None,
+        expect: Expected,
         value: Digest | None = None,
     ) -> None:
         tag = tag_of(name, self.url)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
     from kvg.errors import Corrupt
-    from kvg.remote.layout import Pointer
+    from kvg.remote.layout import Expected, Pointer
 
 
 class LogFiles(Protocol):
@@ -96,10 +96,12 @@ class Remote(Protocol):
         name: str,
         pointer: Pointer | None,
         *,
-        expect: Pointer | None,
+        expect: Expected,
         value: Digest | None = None,
     ) -> None:
         """Set (or with None remove) a pointer in one step, if it is ``expect`` now.
+
+        A ``MalformedPointer`` that ``pointers`` told of may be replaced, too.
 
         Of two at once one wins; the other gets ``Conflict``, and nothing of it is seen. ``value``
         is the artifact that the pointer stands for, for places whose names name it.

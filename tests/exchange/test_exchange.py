@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kvg.cli.render import View
+from kvg.cli.render.exchange import transfer
+from kvg.cli.terminal import Terminal
 from kvg.digest import hex_of
-from kvg.errors import Conflict, GateFailed, KvgError, NotFound, Untrusted
+from kvg.errors import Conflict, GateFailed, KvgError, NotFound, RemoteFailed, Untrusted
 from kvg.flow.exchange import planes
+from kvg.flow.fetch import fetch
 from kvg.flow.gc import gc
+from kvg.flow.pull import pull
 from kvg.flow.push import push
 from kvg.flow.rejected import check_outcomes
 from kvg.flow.remote import remote_remove, remote_show
@@ -22,7 +27,7 @@ from kvg.remote.layout import object_name
 from kvg.store import RefMove, Store
 from kvg.verify import check_store, verify_artifact
 from kvg.verify.check import VerifySummary
-from tests.exchange.conftest import Person
+from tests.exchange.conftest import Outcome, Person
 
 
 def summary(person: Person) -> VerifySummary:
@@ -420,3 +425,103 @@ def test_evidence_of_a_rejected_deposit_does_not_travel(
     alice.deposit("more", range(5, 29))
     assert alice.push().states["more"] == "new"
     assert bob.pull().states["more"] == "new"
+
+
+def test_a_push_of_a_named_ref_asks_what_the_remote_has_lost(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    digest = alice.deposit("demo")
+    alice.push()
+    pages = alice.store.manifest(digest).pages
+    (share / object_name(pages[0].digest)).unlink()
+    cut = share / object_name(pages[1].digest)
+    cut.chmod(0o644)
+    cut.write_bytes(cut.read_bytes()[:-3])
+    assert alice.push("demo", dry_run=True).transfer.objects_sent == 2
+    sent = alice.push("demo")
+    assert sent.states == {"demo": "unchanged"} and sent.transfer.objects_sent == 2
+    assert alice.push("demo").transfer.objects_sent == 0
+    assert bob.clone(share, alice).states == {"demo": "new"}
+
+
+def test_what_went_wrong_is_counted_in_the_record_that_ends(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    alice.deposit("demo")
+    assert alice.push().transfer.problems == 0
+    bob.init().add(share)
+    told = bob.pull()
+    assert told.codes == [6] and told.transfer.problems == 1
+    assert bob.fetch().transfer.problems == 1
+    bob.deposit("demo", range(40))
+    refused = bob.push()
+    assert refused.codes == [6] and refused.transfer.problems == 1
+    view = View(Terminal(*(7 * [False])), quiet=False, verbose=False, aside=print)
+    assert list(transfer(refused.transfer, view)) == ["origin: nothing moved; 1 problem\n"]
+
+
+def test_a_push_that_was_cut_tells_what_it_goes_on_with(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvg.remote.file_remote import FileRemote
+
+    alice.deposit("before", range(5, 21))
+    alice.push()
+    shared = set(there(share))
+    alice.deposit("demo")
+    put, n_put = FileRemote.put, [0]
+
+    def failing(self: FileRemote, digest: str, parts: object) -> None:
+        n_put[0] += 1
+        if n_put[0] > 4:
+            raise RemoteFailed("gone")
+        put(self, digest, parts)
+
+    monkeypatch.setattr(FileRemote, "put", failing)
+    with pytest.raises(RemoteFailed):
+        alice.push()
+    monkeypatch.undo()
+    left = set(there(share)) - shared
+    assert left
+    done = alice.push().transfer
+    assert done.resumed == len(left) and done.objects_skipped > done.resumed
+    alice.deposit("more", [*range(5, 21), *range(60, 68)])
+    assert alice.push().transfer.resumed == 0
+    assert not list((alice.store.staging / "pushes").iterdir())
+    assert bob.clone(share, alice).states["demo"] == "new"
+
+
+def there(share: Path) -> list[str]:
+    return [path.name for path in (share / "objects").rglob("*") if path.is_file()]
+
+
+def test_a_dry_push_tells_what_a_push_moves(alice: Person, share: Path) -> None:
+    alice.deposit("demo", range(5, 400))
+    for ids in (range(60, 500), range(700)):
+        told, done = alice.push(dry_run=True).transfer, alice.push().transfer
+        assert (told.objects_sent, told.bytes) == (done.objects_sent, done.bytes)
+        alice.deposit("other", ids)
+
+
+def test_a_dry_pull_goes_by_the_keys_it_is_given(alice: Person, bob: Person, share: Path) -> None:
+    from dataclasses import replace
+
+    from kvg.flow.bundle import bundle_apply, bundle_create
+
+    alice.deposit("demo")
+    alice.push()
+    bundle_create(alice.store, alice.settings, share.parent / "a.tar")
+    bob.init().add(share)
+    before = (bob.store.log.size, bob.store.trust)
+    dry, keys = replace(bob.settings, dry_run=True), [alice.key.public.keyid]
+    for records in (
+        fetch(bob.store, dry, trust=keys),
+        pull(bob.store, dry, trust=keys),
+        bundle_apply(bob.store, dry, share.parent / "a.tar", trust=keys),
+    ):
+        outcome = Outcome(tuple(records))
+        assert outcome.states == {"demo": "new"} and not outcome.findings
+        with pytest.raises(Untrusted, match="no key of"):
+            tuple(fetch(bob.store, dry, trust=["abcdef012345"]))
+    assert (bob.store.log.size, bob.store.trust) == before
+    assert any("would be trusted" in text for text in bob.report.told)

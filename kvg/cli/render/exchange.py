@@ -34,7 +34,9 @@ def transfer(record: Transfer, view: View) -> Iterator[str]:
             f", {count(record.objects_sent, 'object')}" if changed or record.objects_sent else ""
         )
         would = "would: " if record.dry_run else ""
-        yield f"{record.remote}: {would}{told or 'up to date'}{moved}\n"
+        same = "up to date" if not record.problems else "nothing moved"
+        left = f"; {count(record.problems, 'problem')}" if record.problems else ""
+        yield f"{record.remote}: {would}{told or same}{moved}{left}\n"
     if view.verbose:
         yield (
             f"{count(record.objects_sent, 'object')} moved, {size(record.bytes)}; "

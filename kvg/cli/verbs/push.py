@@ -18,7 +18,7 @@ def push(
         list[str] | None, typer.Argument(metavar="REF", help="Refs; all of yours if none.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read back and check every byte that lies there.")
+        bool, typer.Option("--verify", help="Read back and check every byte there.")
     ] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Take the named refs off the remote.")
@@ -28,6 +28,13 @@ def push(
 
     Only what is missing there moves; refs last, and fast-forward only: where the remote has gone on
     meanwhile, pull first. Whoever can read the remote can read the token ids of what is pushed.
+
+    Of refs that move, and of those that are named, it is asked whether each object lies there under
+    its own header and as long as that says; bytes that were changed in place are not noticed. With
+    --verify all of it is read back, and what is damaged or gone is put there anew.
+
+    What lies in the place of a ref and can't be one, or stands for no value of it, is replaced, and
+    --delete takes it off.
     """
     from kvg.flow.push import push as flow
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvg.remote import Remote
     from kvg.signing.keys import PublicKey
     from kvg.store import Store
+    from kvg.trust import TrustFile
 
 MAX_LINE_BYTES = 1 << 16
 Ask = Callable[[str], bool]
@@ -103,12 +104,23 @@ def _find(remote: Remote, known: dict[str, PublicKey], text: str) -> PublicKey:
     return found[0]
 
 
-def trust_all(store: Store, settings: Settings, keys: Sequence[PublicKey]) -> None:
-    """Trust ``keys`` as depositors and publishers, signed by the user's own key."""
-    roles = (DEPOSITOR, PUBLISHER)
+def trust_all(store: Store, settings: Settings, keys: Sequence[PublicKey]) -> TrustFile:
+    """Trust ``keys`` as depositors and publishers, signed by the user's own key.
+
+    Returns what then is trusted; a dry run stores nothing of it.
+    """
+    roles, trust = (DEPOSITOR, PUBLISHER), store.trust
+    if settings.dry_run:
+        for key in keys:
+            trust = trust.with_key(key, roles)
+            settings.report.notice(
+                f"key {key.keyid[:6]} would be trusted as depositor and publisher"
+            )
+        return trust
     for key in keys:
         known = store.trust.find(key.keyid)
         if known is None or not set(roles) <= set(known.roles):
             signer = signing_key(settings, store)
             store.set_trust(sign_trust(store.trust.with_key(key, roles), [signer]))
             settings.report.notice(f"key {key.keyid[:6]} trusted as depositor and publisher")
+    return store.trust

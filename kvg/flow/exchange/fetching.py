@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
     from kvg.store import Store
+    from kvg.trust import TrustFile
     from kvg.verify.judgement import Judgement
 
 BATCH = 64
@@ -52,15 +53,19 @@ class Fetch:
         remote: Remote,
         *,
         pages: bool = True,
+        trust: TrustFile | None = None,
     ) -> None:
-        """``pages`` False: manifests, token ids and what is attested only."""
+        """``pages`` False: manifests, token ids and what is attested only.
+
+        ``trust``: whom a dry run goes by, the store's own file where it is None.
+        """
         self.has_pages = pages
         self._store = store
         self._settings = settings
         self.place = place
         self._remote = remote
         self.reader = Reader(
-            store, place, remote, keep=not settings.dry_run, report=settings.report
+            store, place, remote, keep=not settings.dry_run, report=settings.report, trust=trust
         )
         self.locked: Mapping[str, Digest] = {}
         """What some refs have to be, whatever the remote's newest is."""

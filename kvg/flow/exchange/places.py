@@ -41,6 +41,11 @@ class Place:
     own: Path | None = None
     """The folder of the store whose remote it is."""
 
+    @property
+    def again(self) -> str:
+        """The command that takes what is there."""
+        return f"kvg pull {self.name}" if self.is_tracked else f"kvg bundle apply {self.url}"
+
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
         return f"{self.name}/{ref}"

@@ -25,7 +25,7 @@ from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
 from kvg.log.held import MAX_HELD_BYTES, held_name, open_held
-from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER
+from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER, MalformedPointer
 from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
 from kvg.store.peers import unexplained
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PublicKey
     from kvg.store import Store
     from kvg.store.refs import Move
+    from kvg.trust import TrustFile
 
 MAX_LINE_BYTES = 1 << 16
 BETWEEN_LOG_AND_POINTER_S = 0.2
@@ -47,6 +48,14 @@ BETWEEN_LOG_AND_POINTER_S = 0.2
 
 REFUSED = (Conflict, Corrupt, Incompatible, NotFound, Untrusted)
 """What is told of one ref or artifact while the others go on."""
+
+
+class NoValue(Untrusted):
+    """A pointer at an entry that does not move this ref: nobody can ever believe it."""
+
+    def __init__(self, message: str, pointer: Pointer, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.pointer = pointer
 
 
 @frozen
@@ -108,7 +117,7 @@ class Reader:
     """What a remote holds, as far as this store has reason to believe it.
 
     Make it, and use it, while holding ``store.exchange``. ``keep``: take up the logs that are read;
-    a dry run does not.
+    a dry run does not. ``trust``: whom to go by, where that is not the store's own file.
     """
 
     def __init__(
@@ -119,7 +128,9 @@ class Reader:
         *,
         keep: bool,
         report: Report | None = None,
+        trust: TrustFile | None = None,
     ) -> None:
+        self._trust = trust or store.trust
         self._report: Report = report or SilentReport()
         self.store = store
         self.place = place
@@ -139,9 +150,20 @@ class Reader:
 
     def _pointer(self, name: str) -> Pointer | None:
         found = self._seen.pop(name) if name in self._seen else self.remote.pointer(name)
+        if isinstance(found, MalformedPointer):
+            raise MalformedPointer(found.message, found.data, hint=self._way_out(name))
         if isinstance(found, Corrupt):
             raise found
         return found
+
+    def _way_out(self, name: str) -> str:
+        """What helps against a pointer that is worth nothing."""
+        if self.place.is_tracked:
+            return (
+                f"whoever may push there puts in what it is: kvg push {self.place.name} {name}, or "
+                f"takes it off: kvg push {self.place.name} --delete {name}"
+            )
+        return self.place.again
 
     def log(self, origin: str) -> ReadLog:
         """The log ``origin``, checked and read once. Raises ``Untrusted``, ``Corrupt``."""
@@ -167,7 +189,7 @@ class Reader:
         line = files.read(VERIFIER, MAX_LINE_BYTES) or b""
         key = parse_verifier_line(line, origin=origin)
         vouched = check_publisher(
-            self.store.trust,
+            self._trust,
             files.read(PUBLISHER, MAX_LINE_BYTES),
             origin,
             key,
@@ -279,6 +301,14 @@ class Reader:
         if index > pointer.index == self._held(read).get(name):
             index, digest = pointer.index, read.value_at(name, pointer.index)
         if index != pointer.index or digest is None:
+            is_value = pointer.index >= read.size or read.value_at(name, pointer.index) is not None
+            if not is_value:
+                raise NoValue(
+                    f"{what}: points at entry {pointer.index} of log {pointer.origin}, which is no "
+                    "value of it",
+                    pointer,
+                    hint=self._way_out(name),
+                )
             raise Untrusted(
                 f"{what}: points at entry {pointer.index} of log {pointer.origin}, whose newest of "
                 f"this name is {index if index >= 0 else 'none'}",
@@ -287,7 +317,7 @@ class Reader:
             )
         vouched = self._vouched.get(pointer.origin)
         if vouched is not None and not counts_at(
-            self.store.trust, vouched[0], pointer.origin, vouched[1], index
+            self._trust, vouched[0], pointer.origin, vouched[1], index
         ):
             raise Untrusted(
                 f"{what}: its publisher's key is revoked since before entry {index}",
@@ -317,10 +347,11 @@ class Reader:
             moves = self.store.history(name)
             move = next((item for item in moves if item.index == pointer.index), None)
         if move is None or move.digest is None:
-            raise Untrusted(
+            raise NoValue(
                 f"{self.place.tracking(name)}: points at entry {pointer.index} of this store's "
-                "log, which is no value of it",
-                hint="the pointer was moved by another hand",
+                "log, which is no value of it: it was moved by another hand",
+                pointer,
+                hint=self._way_out(name),
             )
         return move.digest
 

@@ -6,7 +6,7 @@ own bytes. The image manifest of an artifact is made when its ref is moved, last
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Buffer, Digest, sha256_all, short
@@ -19,6 +19,7 @@ from kvg.remote import oci
 from kvg.remote.registry import Held
 
 if TYPE_CHECKING:
+    from kvg.flow.exchange.begun import Begun
     from kvg.flow.settings import Settings
     from kvg.remote.oci import Descriptor
     from kvg.remote.registry import RegistryRemote
@@ -46,7 +47,7 @@ class ArtifactSender:
         self._settings = settings
         self._remote = remote
 
-    def send(self, outgoing: Outgoing, *, task: Task, read_back: bool) -> Sent:
+    def send(self, outgoing: Outgoing, begun: Begun, *, task: Task, read_back: bool) -> Sent:
         """Put every blob that the registry lacks; see ``Sender.send``."""
         sent = Sent()
         known: dict[Piece, Descriptor] = {}
@@ -66,10 +67,23 @@ class ArtifactSender:
                 if piece.digest is not None:
                     sent.objects += is_new
                     sent.skipped += not is_new
+                    sent.resumed += not is_new and piece.digest in begun.earlier
+                    begun.add([piece.digest] if is_new else ())
                 sent.bytes += described.size if is_new else 0
             if all(piece in known for piece in pieces):
                 self._remote.hold(_held(pieces, known))
         return sent
+
+    def measure(self, outgoing: Outgoing, missing: Container[Digest]) -> int:
+        """See ``Sender.measure``; with the receipts of what would go."""
+        pieces = dict.fromkeys(
+            piece
+            for artifact in outgoing.artifacts
+            for piece in self._pieces(artifact)
+            if (piece.digest or artifact.digest) in missing
+        )
+        parts = (part for piece in pieces for part in self._parts(piece, outgoing))
+        return sum(memoryview(part).nbytes for part in parts)
 
     def _pieces(self, artifact: Closure) -> Iterator[Piece]:
         """Every blob of an artifact; the first is its manifest."""

@@ -6,7 +6,7 @@ checkpoint last. Pointers are the caller's, and come after all of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import codec as kvz
@@ -23,6 +23,7 @@ from kvg.signing.note import encode_verifier
 from kvg.store.closure import Closure, closure
 
 if TYPE_CHECKING:
+    from kvg.flow.exchange.begun import Begun
     from kvg.flow.exchange.places import Place
     from kvg.flow.settings import Settings
     from kvg.log.log import Log
@@ -77,6 +78,7 @@ class Sent:
     def __init__(self) -> None:
         self.objects = 0
         self.skipped = 0
+        self.resumed = 0
         self.bytes = 0
         self.failed: dict[Digest, Corrupt] = {}
 
@@ -90,9 +92,10 @@ class Sender:
         self._place = place
         self._remote = remote
 
-    def send(self, outgoing: Outgoing, *, task: Task, read_back: bool) -> Sent:
+    def send(self, outgoing: Outgoing, begun: Begun, *, task: Task, read_back: bool) -> Sent:
         """Put every object that the remote lacks; what is damaged here is told, the others go.
 
+        ``begun``: what an earlier push that was cut was to bring, and where that is noted.
         ``read_back``: check what lies there, all of it, and put anew what is damaged.
         """
         objects = outgoing.objects()
@@ -101,6 +104,8 @@ class Sender:
             missing |= self._damaged([d for d in objects if d not in missing], outgoing.forms)
         sent = Sent()
         sent.skipped = len(objects) - len(missing)
+        sent.resumed = len(begun.earlier.intersection(objects) - missing)
+        begun.add(missing)
         manifests = {artifact.digest for artifact in outgoing.artifacts}
         for is_last in (False, True):
             self._put_all(
@@ -140,6 +145,17 @@ class Sender:
             else:
                 sent.objects += 1
                 sent.bytes += done
+
+    def measure(self, outgoing: Outgoing, missing: Container[Digest]) -> int:
+        """How many bytes those of ``missing`` have as they would go. Raises ``Corrupt``."""
+
+        def size(digest: Digest) -> int:
+            form = outgoing.forms.get(digest, Form())
+            parts = stored_form(self._store, digest, form, self._place.codec)
+            return sum(memoryview(part).nbytes for part in parts)
+
+        going = [digest for digest in outgoing.objects() if digest in missing]
+        return sum(in_order(size, going, jobs=self._settings.jobs))
 
     def _damaged(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form]

@@ -118,7 +118,8 @@ class Transfer(Record):
     """What moved between a store and a remote.
 
     ``objects_sent`` moved now; ``objects_skipped`` were there already; ``bytes`` are those of the
-    stored forms that moved; ``resumed`` objects were gone on with after an earlier try.
+    stored forms that moved; ``resumed`` objects were gone on with after an earlier try;
+    ``problems`` were told of before it.
     """
 
     type: ClassVar[str] = "transfer"
@@ -131,6 +132,7 @@ class Transfer(Record):
     resumed: int
     seconds: float
     dry_run: bool
+    problems: int = 0
 
 
 @frozen
