@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvg import codec as kvz
 from kvg import durable
@@ -36,6 +36,7 @@ from kvg.objects.tokens import decode_ids
 from kvg.remote import oci
 from kvg.remote.bundle import (
     BLOBS,
+    CUT_HINT,
     END,
     INDEX_FILE,
     LAYOUT_BYTES,
@@ -46,7 +47,9 @@ from kvg.remote.bundle import (
 )
 from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
+from kvg.store.closure import digests_named
 from kvg.store.names import check_ref_name
+from kvg.store.objects import LIMIT_BYTES
 from kvg.verify.judgement import required_gates
 from kvg.verify.received import judge_received
 
@@ -258,26 +261,46 @@ def bundle_verify(store: Store, settings: Settings, path: Path) -> Iterator[Reco
     """
     bundle = Bundle(settings.cwd / path)
     try:
-        for digest in bundle.blobs:
-            if not bundle.blob_is_good(digest):
-                yield told(Corrupt(f"blob {short(digest)}: bytes do not match its name"), digest)
+        problems = 0
+        for finding in _faults(bundle):
+            problems += 1
+            yield finding
         reader = Reader(store, _place(path), bundle, keep=False)
         objects: set[Digest] = set()
         refs = 0
         for found in reader.refs():
             if isinstance(found, Finding):
+                problems += 1
                 yield found
                 continue
             try:
                 _check(store, reader, bundle, found, objects)
             except REFUSED as error:
+                problems += 1
                 yield told(error, found.name)
             else:
                 refs += 1
         size = (settings.cwd / path).stat().st_size
-        yield BundleSummary(str(path), refs, len(objects), size, "verified")
+        state: Literal["verified", "refused"] = "refused" if problems else "verified"
+        yield BundleSummary(str(path), refs, len(objects), size, state)
     finally:
         bundle.close()
+
+
+def _faults(bundle: Bundle) -> Iterator[Finding]:
+    """What is wrong with a bundle as a file: every blob is whole, named, and there."""
+    for digest in bundle.blobs:
+        if not bundle.blob_is_good(digest):
+            yield told(Corrupt(f"blob {short(digest)}: bytes do not match its name"), digest)
+    for digest, kind in bundle.absent.items():
+        yield _absent(digest, kind)
+    for digest in bundle.unnamed:
+        yield told(Corrupt(f"blob {short(digest)}: nothing in the bundle names it"), digest)
+
+
+def _absent(digest: Digest, kind: str) -> Finding:
+    error = Corrupt(f"blob {short(digest)}: missing, or of another size ({kind})", hint=CUT_HINT)
+    return told(error, digest)
 
 
 def _check(
@@ -308,6 +331,11 @@ def _check(
     decode_ids(tokens, what=f"{what}: token ids", count=manifest.count)
     for page in manifest.pages if bundle.has_pages else ():
         _check_page(manifest, page, read(page.digest, page.size, 0), what)
+    named = dict.fromkeys(name for *_, data in said for name in digests_named(data))
+    gone = bundle.missing(tuple(named))
+    for name in named:
+        if name not in gone:
+            read(name, None, LIMIT_BYTES)
 
 
 def _check_page(manifest: Manifest, page: Page, raw: memoryview, what: str) -> None:
@@ -339,9 +367,19 @@ def bundle_apply(
                 else None
             )
             work = Fetch(store, settings, place, bundle, pages=bundle.has_pages, trust=trusted)
-            yield from counted(take(work, store, settings, refs or None, "bundle"))
+            yield from counted(_taken(bundle, work, store, settings, refs))
     finally:
         bundle.close()
+
+
+def _taken(
+    bundle: Bundle, work: Fetch, store: Store, settings: Settings, refs: Sequence[str]
+) -> Iterator[Record]:
+    """What is taken, after what its images name and it has not; pages are told of by their refs."""
+    for digest, kind in bundle.absent.items():
+        if kind not in (PAGE_MEDIA_TYPE, TOKENS_MEDIA_TYPE, oci.MANIFEST, oci.ENVELOPE):
+            yield _absent(digest, kind)
+    yield from take(work, store, settings, refs or None, "bundle")
 
 
 def _place(path: Path) -> Place:

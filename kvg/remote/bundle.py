@@ -82,8 +82,15 @@ class Bundle:
         self._logs: dict[str, dict[str, Descriptor]] = {}
         self._offers: dict[str, str] = {}
         self.has_pages = True
+        self._named: dict[Digest, tuple[int, str]] = {}
+        """What its index and images name: the size that they say, and what kind of blob it is."""
         for item in oci.parse_index(data, what=what):
-            self._take(item, self.image(item), what)
+            image = self.image(item)
+            self._name(item, *image.layers, image.config)
+            self._take(item, image, what)
+
+    def _name(self, *items: Descriptor) -> None:
+        self._named.update((item.digest, (item.size, item.media_type)) for item in items)
 
     def _take(self, item: Descriptor, image: Image, what: str) -> None:
         if image.artifact_type == oci.ARTIFACT:
@@ -133,6 +140,20 @@ class Bundle:
         """Every blob that is there, ascending."""
         found = (name.removeprefix(BLOBS) for name in self._spans if name.startswith(BLOBS))
         return tuple(Digest(PREFIX + digits) for digits in sorted(found))
+
+    @property
+    def absent(self) -> Mapping[Digest, str]:
+        """Blobs that its images name, and that are not there or of another size, by their kind."""
+        return {
+            digest: kind
+            for digest, (size, kind) in self._named.items()
+            if (span := self._spans.get(BLOBS + hex_of(digest))) is None or span.size != size
+        }
+
+    @property
+    def unnamed(self) -> tuple[Digest, ...]:
+        """Blobs that nothing in it names, ascending."""
+        return tuple(digest for digest in self.blobs if digest not in self._named)
 
     def blob_is_good(self, digest: Digest) -> bool:
         """Whether the bytes of a blob have the digest that it is named by."""
@@ -239,7 +260,7 @@ class Bundle:
     def _whole(self, name: str, limit: int) -> bytes:
         span = self._spans.get(name)
         if span is None:
-            raise Corrupt(f"{self._path}: {name} is missing", hint="it was cut short")
+            raise Corrupt(f"{self._path}: {name} is missing", hint=CUT_HINT)
         if span.size > limit:
             raise Corrupt(f"{self._path}: {name} is too large: {span.size} bytes")
         return b"".join(self._pieces(span, 0, span.size))
@@ -304,14 +325,21 @@ def padding(size: int) -> bytes:
 END: Final = bytes(2 * BLOCK)
 """What ends a tar."""
 
+MAX_END_BYTES: Final = 1 << 20
+"""Tools fill up to a whole record, of twenty blocks as a rule."""
+
+CUT_HINT: Final = "copy it again, whole"
+
 
 def _members(path: Path, file_size: int) -> dict[str, Span]:
     """Where each member lies. Raises ``Corrupt`` on any that has no business there."""
     spans: dict[str, Span] = {}
+    end = 0
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
                 _check_member(member, path)
+                end = member.offset_data + member.size + -member.size % BLOCK
                 if member.isdir():
                     continue
                 if member.name in spans or len(spans) >= MAX_MEMBERS:
@@ -323,7 +351,22 @@ def _members(path: Path, file_size: int) -> dict[str, Span]:
         raise Corrupt(f"{path}: not a bundle: {str(error).lower()}") from None
     except OSError as error:
         durable.raise_translated(error, path)
+    _check_end(path, end, file_size)
     return spans
+
+
+def _check_end(path: Path, end: int, file_size: int) -> None:
+    """Nothing but the blocks of zeros that end a tar may follow its members."""
+    size = file_size - end
+    if size < len(END):
+        raise Corrupt(f"{path}: cut short: the end of the archive is missing", hint=CUT_HINT)
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+        file.seek(end)
+        if size > MAX_END_BYTES or file.read(size).count(0) != size:
+            raise Corrupt(
+                f"{path}: something follows the end of the archive, at byte {end}",
+                hint="nothing of it was unpacked; make it anew with kvg bundle create",
+            )
 
 
 def _check_member(member: tarfile.TarInfo, path: Path) -> None:

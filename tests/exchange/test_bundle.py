@@ -14,6 +14,8 @@ import pytest
 
 from kvg.errors import Corrupt, KvgError, NotFound, UsageError
 from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
+from kvg.flow.records.exchange import BundleSummary
+from kvg.remote import oci
 from kvg.remote.bundle import Bundle
 from kvg.verify import verify_artifact
 from tests.exchange.conftest import Outcome, Person
@@ -238,3 +240,103 @@ def test_what_is_no_plain_file_is_no_bundle(tmp_path: Path, kind: str) -> None:
         path.mkdir()
     with pytest.raises(UsageError, match="not a plain file"):
         Bundle(path)
+
+
+def without(path: Path, *names: str, **more: bytes) -> Path:
+    """The bundle without some of its members, and with others."""
+    kept = members(path)
+    target = path.with_name("changed.tar")
+    with tarfile.open(target, "w") as tar:
+        for name, data in {**kept, **more}.items():
+            if name not in names:
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    return target
+
+
+def blobs_of(path: Path, kind: str) -> list[str]:
+    """The members that hold blobs of the media type ``kind``."""
+    found = members(path)
+    named: dict[str, None] = {}
+    for item in json.loads(found["index.json"])["manifests"]:
+        image = json.loads(found["blobs/sha256/" + item["digest"].removeprefix("sha256:")])
+        for layer in (image["config"], *image["layers"]):
+            if layer["mediaType"] == kind:
+                named["blobs/sha256/" + layer["digest"].removeprefix("sha256:")] = None
+    return list(named)
+
+
+def verify(person: Person, path: Path) -> tuple[list[int], BundleSummary]:
+    *findings, summary = bundle_verify(person.store, person.settings, path)
+    return [finding.code for finding in findings], summary
+
+
+def test_a_bundle_is_verified_only_where_nothing_is_wrong(made: Path, bob: Person) -> None:
+    codes, summary = verify(bob.init(), made)
+    assert codes == [6, 6] and (summary.state, summary.refs) == ("refused", 0)
+
+
+@pytest.mark.parametrize("kind", [oci.RECEIPT, oci.EMPTY, oci.STORED])
+def test_what_images_name_has_to_be_there(
+    made: Path, alice: Person, bob: Person, kind: str
+) -> None:
+    first, *_ = blobs_of(made, kind)
+    changed = without(made, first)
+    codes, summary = verify(alice, changed)
+    assert codes == [5] and summary.state == "refused"
+    taken = apply(bob.init(), changed, trust=(alice.key.public.keyid,))
+    assert taken.codes == [5] and first.removeprefix("blobs/sha256/")[:6] in str(taken.findings)
+    assert taken.states == {"b": "new", "docs/a": "new"}  # what is there is taken
+
+
+def test_each_object_is_read_and_counted(made: Path, alice: Person) -> None:
+    written = bundle_create(alice.store, alice.settings, made)
+    codes, summary = verify(alice, made)
+    assert not codes and (summary.state, summary.objects) == ("verified", written.objects)
+    thin = made.with_name("thin.tar")
+    written = bundle_create(alice.store, alice.settings, thin, pages=False)
+    assert verify(alice, thin)[1].objects == written.objects
+
+
+def test_a_source_that_is_another_is_found(made: Path, alice: Person) -> None:
+    """Its blob is what its name says, and its image's word for what object that is, is a lie."""
+    (source,) = blobs_of(made, oci.STORED)
+    other = b"KVZ1 or not"
+    data = members(made)[source]
+    lie = {
+        name: raw.replace(
+            sha256(data).hexdigest().encode(), sha256(other).hexdigest().encode()
+        ).replace(f'"size":{len(data)}'.encode(), f'"size":{len(other)}'.encode())
+        for name, raw in members(made).items()
+        if sha256(data).hexdigest().encode() in raw
+    }
+    index = members(made)["index.json"]
+    new = {"blobs/sha256/" + sha256(other).hexdigest(): other}
+    for image, raw in lie.items():
+        old = members(made)[image]
+        index = index.replace(sha256(old).hexdigest().encode(), sha256(raw).hexdigest().encode())
+        index = index.replace(f'"size":{len(old)}'.encode(), f'"size":{len(raw)}'.encode())
+        new["blobs/sha256/" + sha256(raw).hexdigest()] = raw
+    new["index.json"] = index
+    codes, summary = verify(alice, without(made, source, *lie, **new))
+    assert 5 in codes and summary.state == "refused"
+
+
+def test_nothing_follows_the_end_and_the_end_is_there(made: Path, alice: Person) -> None:
+    data = made.read_bytes()
+    for tail in (data + b"x", data + bytes(512) + b"more", data + data, data[:-1024], data[:-600]):
+        made.write_bytes(tail)
+        with pytest.raises(Corrupt, match=r"end of the archive"):
+            verify(alice, made)
+        with pytest.raises(Corrupt):
+            apply(alice, made)
+    made.write_bytes(data + bytes(9 * 512))  # as other tools fill up their last record
+    assert not verify(alice, made)[0]
+
+
+def test_a_blob_that_nothing_names_is_told(made: Path, alice: Person) -> None:
+    blob = b"what is this"
+    name = "blobs/sha256/" + sha256(blob).hexdigest()
+    codes, summary = verify(alice, without(made, **{name: blob}))
+    assert codes == [5] and summary.state == "refused" and summary.refs == 2

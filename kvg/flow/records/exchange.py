@@ -91,14 +91,17 @@ class BundleEntry(Record):
 
 @frozen
 class BundleSummary(Record):
-    """A bundle that was created or verified; ``bytes`` is the size of its file."""
+    """A bundle that was created or looked through; ``bytes`` is the size of its file.
+
+    ``refused``: something was told of before it. Then ``refs`` are those that hold all the same.
+    """
 
     type: ClassVar[str] = "bundle"
     path: str
     refs: int
     objects: int
     bytes: int
-    state: Literal["created", "verified"]
+    state: Literal["created", "verified", "refused"]
 
 
 @frozen
