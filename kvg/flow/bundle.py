@@ -10,16 +10,17 @@ from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Buffer, Digest, blake3_hex, hex_of, sha256, sha256_all, short
 from kvg.errors import Corrupt, NotFound
-from kvg.flow.exchange.contact import choose, trust_all
+from kvg.flow.exchange.contact import choose, key_line, offers, publishers, trust_all
 from kvg.flow.exchange.fetching import Fetch
 from kvg.flow.exchange.places import DEFAULT_CODEC, Place
 from kvg.flow.exchange.publishers import sign_publisher
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.sending import Form, Outgoing, plan, stored_form
+from kvg.flow.exchange.supplying import absent, supply
 from kvg.flow.exchange.telling import counted
 from kvg.flow.pull import take
 from kvg.flow.push import offered_keys
-from kvg.flow.records.exchange import BundleEntry, BundleSummary
+from kvg.flow.records.exchange import BundleEntry, BundleSummary, OfferedKey
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
 from kvg.log import rekey as rekeys
@@ -86,6 +87,11 @@ def bundle_create(
         raise NotFound("no refs to put into a bundle", hint="kvg deposit makes one")
     signer = signing_key(settings, store)
     note = sign_publisher(store.log.origin, store.log.verifier, [signer])
+    if pages and store.is_partial:
+        for name, digest in chosen.items():
+            manifest = store.manifest(digest, what=name)
+            if absent(store, manifest):
+                supply(store, settings, manifest, name)
     work = Writer(store, chosen, plan(store, chosen.values()), note, pages=pages)
     size = 0
     if not settings.tell_dry_run():
@@ -233,8 +239,8 @@ def _member(name: str, parts: Sequence[Buffer]) -> Iterator[Buffer]:
     yield padding(size)
 
 
-def bundle_list(settings: Settings, path: Path) -> Iterator[BundleEntry]:
-    """What a bundle says it holds; nothing of it is proved."""
+def bundle_list(settings: Settings, path: Path) -> Iterator[Record]:
+    """What a bundle says it holds, refs and then keys on offer; nothing of it is proved."""
     bundle = Bundle(settings.cwd / path)
     try:
         for name, digest in sorted(bundle.artifacts.items()):
@@ -249,6 +255,9 @@ def bundle_list(settings: Settings, path: Path) -> Iterator[BundleEntry]:
             )
             n_pages = len(manifest.pages) if bundle.has_pages else 0
             yield BundleEntry(name, digest, manifest.count, n_pages)
+        vouching = publishers(bundle)
+        for keyid, key in offers(bundle).items():
+            yield OfferedKey(keyid, key_line(key), None, keyid in vouching)
     finally:
         bundle.close()
 

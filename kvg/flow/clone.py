@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import Conflict, KvgError, UsageError
+from kvg.errors import Conflict, KvgError, NotFound, UsageError
 from kvg.flow.exchange.contact import Ask, choose, trust_all
 from kvg.flow.exchange.fetching import Fetch
 from kvg.flow.exchange.places import DEFAULT, SECTION, find_place, opened
@@ -40,7 +40,7 @@ def clone(
     before that. ``pattern`` keeps only refs that match it. Without ``pages`` manifests, token ids
     and what is attested come now, and an artifact's pages when they are first read. Yields and
     raises as ``pull``; also ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is
-    there already.
+    there already, ``NotFound`` where there is nothing to bring.
     """
     from kvg.store.store import Store
 
@@ -48,8 +48,9 @@ def clone(
     url = absolute(url, settings.cwd)
     root = settings.cwd / (folder or Path(_name_of(url)))
     if (root / STORE_FOLDER / "format").exists() or (root / "format").exists():
-        raise Conflict(f"{root}: a store is there already", hint=f"kvg -C {root} pull")
-    keys = _first_contact(settings, url, trust, ask)
+        again = "".join(f" --trust {text}" for text in trust)
+        raise Conflict(f"{root}: a store is there already", hint=f"kvg -C {root} pull{again}")
+    keys = _first_contact(settings, url, pattern, trust, ask)
     store = Store.init(
         root,
         keyring=keyring_of(settings),
@@ -63,9 +64,7 @@ def clone(
         trust_all(store, settings, keys)
         place = find_place(store, DEFAULT)
         with opened(place, settings) as remote, store.exchange.exclusive():
-            names = remote.refs()
-            if pattern is not None:
-                names = tuple(name for name in names if fnmatchcase(name, pattern))
+            names = _matching(remote.refs(), pattern)
             work = Fetch(store, settings, place, remote, pages=pages)
             yield from counted(take(work, store, settings, names, "clone"))
     except KvgError as error:
@@ -76,12 +75,27 @@ def clone(
         store.close()
 
 
+def _matching(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
+    return tuple(name for name in names if pattern is None or fnmatchcase(name, pattern))
+
+
 def _first_contact(
-    settings: Settings, url: str, trust: Sequence[str], ask: Ask | None
+    settings: Settings, url: str, pattern: str | None, trust: Sequence[str], ask: Ask | None
 ) -> tuple[PublicKey, ...]:
     remote = open_remote(url, cwd=settings.cwd, access=settings.access)
     try:
         remote.check()
+        names = remote.refs()
+        if not names:
+            raise NotFound(
+                f"{remote.url}: no refs there",
+                hint="once its owner has pushed some, clone it; kvg init makes an empty store",
+            )
+        if not _matching(names, pattern):
+            raise NotFound(
+                f"{remote.url}: no ref there matches {pattern}",
+                hint=f"there are {len(names)}: {', '.join(names[:5])[:200]}",
+            )
         return choose(remote, trust, ask, again=f"kvg clone {remote.url}")
     finally:
         remote.close()

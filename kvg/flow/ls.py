@@ -33,6 +33,10 @@ def ls(
     pins, models = store.pins(), models_by_fingerprint(store)
     refs = store.refs() if everything else store.own_refs()
     machine = _Machine(settings, models)
+    if graftable and not models:
+        settings.report.warning(
+            "no model is registered here, so nothing can be grafted: kvg model add NAME PATH"
+        )
     for name, digest in sorted(refs.items()):
         manifest = store.manifest(digest, what=name)
         if graftable and not machine.can_graft(manifest):

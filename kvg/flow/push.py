@@ -22,6 +22,7 @@ from kvg.flow.exchange.reading import (
     told,
 )
 from kvg.flow.exchange.sending import (
+    Form,
     Outgoing,
     Sender,
     Sent,
@@ -33,6 +34,7 @@ from kvg.flow.exchange.sending import (
     send_publisher,
 )
 from kvg.flow.exchange.standing import is_followed, was_here
+from kvg.flow.exchange.supplying import absent, supply
 from kvg.flow.exchange.telling import counted
 from kvg.flow.records.exchange import State, Transfer, TransferRef
 from kvg.flow.records.findings import Finding
@@ -280,8 +282,10 @@ class Push:
         whole: list[Outgoing] = []
         for digest, name in names.items():
             try:
-                whole.append(plan(self._store, [digest]))
-            except REFUSED as error:
+                planned = plan(self._store, [digest])
+                self._supply(planned, name)
+                whole.append(planned)
+            except (*REFUSED, RemoteFailed) as error:
                 self._broken.add(digest)
                 yield told(error, name)
         outgoing = merge(whole)
@@ -294,6 +298,15 @@ class Push:
         for artifact in outgoing.artifacts:
             if not self._sent.failed.keys().isdisjoint(artifact.objects()):
                 self._broken.add(artifact.digest)
+
+    def _supply(self, planned: Outgoing, name: str) -> None:
+        """Bring pages that another remote keeps until they are read, if this one lacks them."""
+        if not self._store.is_partial:
+            return
+        for artifact in planned.artifacts:
+            gone = absent(self._store, artifact.manifest)
+            if gone and (is_registry(self._place.url) or self._remote.missing(gone)):
+                supply(self._store, self._settings, artifact.manifest, name)
 
     def _sender(self) -> Sender | ArtifactSender:
         if not is_registry(self._place.url):
@@ -378,7 +391,11 @@ class Push:
         missing = self._remote.missing(objects) if is_there else frozenset(objects)
         self._sent.objects, self._sent.skipped = len(missing), len(objects) - len(missing)
         try:
-            self._sent.bytes = self._sender().measure(outgoing, missing)
+            here = frozenset(digest for digest in missing if self._store.objects.has(digest))
+            self._sent.bytes = self._sender().measure(outgoing, here)
+            if self._store.is_partial:  # brought first, and no longer than they are raw
+                gone = [outgoing.forms.get(d, Form()).size or 0 for d in missing if d not in here]
+                self._sent.bytes += sum(gone)
         except Corrupt as error:
             yield told(error, self._place.name)
         if going:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.errors import Conflict, UsageError
-from kvg.flow.exchange.contact import offers, publishers
+from kvg.flow.exchange.contact import key_line, offers, publishers
 from kvg.flow.exchange.places import (
     DEFAULT_CODEC,
     SECTION,
@@ -26,7 +26,6 @@ from kvg.store import ANY, RefMove
 if TYPE_CHECKING:
     from kvg.flow.records import Record
     from kvg.flow.settings import Settings
-    from kvg.signing.keys import PublicKey
     from kvg.store import Store
 
 
@@ -67,6 +66,8 @@ def remote_set(
 ) -> RemoteEntry:
     """Change the address of a remote, the codec it gets, or whether a pull brings pages.
 
+    What the place of another address has is not known until it is looked at: ``NAME/REF`` go.
+
     Raises ``NotFound``.
     """
     table = dict(store.config.table(SECTION, name))
@@ -83,18 +84,25 @@ def remote_set(
     if pages is not None:
         table["pages"] = pages
     if not settings.tell_dry_run():
+        if store.config.table(SECTION, name).get("url") != table.get("url"):
+            _drop_seen(store, name)
         store.config.set_table(SECTION, name, table)
     kept = table.get("codec", DEFAULT_CODEC)
     return RemoteEntry(name, shown(str(table.get("url"))), int(str(kept)), "set")
+
+
+def _drop_seen(store: Store, name: str) -> None:
+    """Forget what a remote had when it was last seen."""
+    moves = [RefMove(ref, None, ANY) for ref in store.refs() if ref.startswith(f"{name}/")]
+    if moves:
+        store.publish(moves)
 
 
 def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:
     """Forget a remote and what it had; nothing there is touched. Raises ``NotFound``."""
     place = find_place(store, name)
     if not settings.tell_dry_run():
-        moves = [RefMove(ref, None, ANY) for ref in store.refs() if ref.startswith(f"{name}/")]
-        if moves:
-            store.publish(moves)
+        _drop_seen(store, name)
         store.config.remove_table(SECTION, name)
     return RemoteEntry(name, shown(place.url), place.codec, "removed")
 
@@ -108,7 +116,7 @@ def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[
         vouching = publishers(remote)
         for keyid, key in offers(remote).items():
             trusted = store.trust.find(keyid) is not None
-            yield OfferedKey(keyid, _line(key), trusted, keyid in vouching)
+            yield OfferedKey(keyid, key_line(key), trusted, keyid in vouching)
         reader = Reader(store, place, remote, keep=False, report=settings.report)
         own, names = store.own_refs(), remote.refs()
         for ref, found in zip(names, reader.refs(names), strict=True):
@@ -117,12 +125,6 @@ def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[
                 yield RemoteRefEntry(ref, None, here, found.message, found.hint, found.code)
             else:
                 yield RemoteRefEntry(ref, found.digest, here, None)
-
-
-def _line(key: PublicKey) -> str:
-    from kvg.signing.keys import encode_public
-
-    return encode_public(key, "openssh", key.keyid[:12]).strip()
 
 
 def absolute(url: str, cwd: Path) -> str:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Record]:
     """Remove every object of a remote that no ref there needs; earlier values of refs go, too.
 
+    So does what a push that was killed had half written, as long as no process writes on it.
+
     Yields what can't be proved, and then removes nothing; else one ``remote-collected``. Raises
     ``Conflict`` while another pushes or collects there, ``RemoteFailed`` where it can't be written.
     """
@@ -71,7 +73,7 @@ def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> 
         try:
             needed.update(closure_there(store, remote, reader, found.digest, found.name))
         except REFUSED as error:
-            yield told(error, found.name)
+            yield told(reader.blamed(error), found.name)
 
 
 def _collect(
@@ -84,4 +86,5 @@ def _collect(
             continue
         objects += 1
         size += remote.object_size(digest) if removal is None else removal.remove(digest)
-    return RemoteCollected(name, objects, size, kept, removal is None)
+    partial, n_bytes = remote.remove_abandoned(dry_run=removal is None)
+    return RemoteCollected(name, objects, size + n_bytes, kept, removal is None, partial)

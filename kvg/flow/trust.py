@@ -218,8 +218,17 @@ def find_public(settings: Settings, given: str) -> PublicKey:
     except Corrupt:
         raise NotFound(
             f"{given[:80]}: neither a file with a public key, nor one, nor a key of yours",
-            hint="kvg key export NAME > key.pub, then kvg trust add key.pub",
+            hint=_way_to(given),
         ) from None
+
+
+def _way_to(given: str) -> str:
+    """How to come by the public key that ``given`` may mean."""
+    by_file = "kvg key export NAME > key.pub, then kvg trust add key.pub"
+    if not set(given) <= set("0123456789abcdef"):
+        return by_file
+    offered = f"one that a remote offers: kvg pull REMOTE --trust {given[:64]}"
+    return f"{offered}; else, from its owner: {by_file}"
 
 
 def _read(path: Path) -> str:

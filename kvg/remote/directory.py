@@ -134,6 +134,19 @@ class DirectoryFiles:
             durable.remove(path)
             return size
 
+    def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
+        count = size = 0
+        with _refused(self._staging):
+            if self._staging.is_symlink() or not self._staging.is_dir():
+                return 0, 0
+            for entry in sorted(os.scandir(self._staging), key=lambda entry: entry.name):
+                if not entry.name.startswith(f"{durable.PARTIAL}."):
+                    continue
+                freed = durable.remove_abandoned(self._staging / entry.name, dry_run=dry_run)
+                if freed is not None:
+                    count, size = count + 1, size + freed
+        return count, size
+
     def names(self, folder: str) -> Sequence[str]:
         self._check_folders(f"{folder}/any")
         root = self._folder / folder

@@ -75,7 +75,7 @@ class FileRemote:
 
     def refs(self) -> tuple[str, ...]:
         names = self._files.names(layout.REFS)
-        return self._listing().refs if names is None else tuple(names)
+        return self._listing(is_needed=True).refs if names is None else tuple(names)
 
     def pointer(self, name: str) -> Pointer | None:
         found = self._parsed(
@@ -282,6 +282,10 @@ class FileRemote:
         head = self._files.head(layout.object_name(digest), 1)
         return 0 if head is None else head.size
 
+    def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
+        """Remove what pushes that were killed had half written; how many files, and their bytes."""
+        return self._files.remove_abandoned(dry_run=dry_run)
+
     def remove_object(self, digest: Digest) -> int:
         """Remove an object for good; returns how many bytes it had."""
         return self._files.remove(layout.object_name(digest))
@@ -304,10 +308,15 @@ class FileRemote:
     def close(self) -> None:
         self._files.close()
 
-    def _listing(self) -> Listing:
+    def _listing(self, *, is_needed: bool = False) -> Listing:
         data = self._files.read(layout.LISTING_FILE, layout.MAX_LISTING_BYTES)
-        if data is None:
+        if data is None and not is_needed:
             return layout.Listing()
+        if data is None:
+            raise NotFound(
+                f"{self.url}: no {layout.LISTING_FILE}: nobody can tell what is there",
+                hint="its owner copies the whole folder there, or pushes once more",
+            )
         return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
 
 

@@ -77,6 +77,12 @@ class Files(Protocol):
     def remove(self, name: str) -> int:
         """Remove ``name``; returns how many bytes it had. What is not there is gone already."""
 
+    def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
+        """Remove half-written files whose writer has ended; how many, and their bytes.
+
+        None where the place itself keeps such things apart.
+        """
+
     def names(self, folder: str) -> Sequence[str] | None:
         """Every file below ``folder``, relative to it, ascending; None where none can list."""
 

@@ -94,6 +94,9 @@ class HttpFiles:
     def remove(self, name: str) -> int:
         raise self._read_only()
 
+    def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
+        return 0, 0  # nothing is seen there before it is whole
+
     def names(self, folder: str) -> Sequence[str] | None:
         return None
 

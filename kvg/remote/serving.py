@@ -47,6 +47,7 @@ class Server:
             "names": self._names,
             "swap": self._swap,
             "remove": self._remove,
+            "remove_abandoned": self._remove_abandoned,
         }
 
     def run(self) -> None:
@@ -149,6 +150,13 @@ class Server:
 
     def _remove(self, message: wire.Message) -> Answer:
         return {"size": self._files.remove(self._to_write(message))}
+
+    def _remove_abandoned(self, message: wire.Message) -> Answer:
+        is_dry = message.fields.get("dry_run") is True
+        if self._is_read_only and not is_dry:
+            raise RemoteFailed("served to be read only")
+        count, size = self._files.remove_abandoned(dry_run=is_dry)
+        return {"count": count, "size": size}
 
     def _to_write(self, message: wire.Message) -> str:
         if self._is_read_only:

@@ -116,6 +116,11 @@ class SshFiles:
         found = self._ask({"op": "remove", "name": name})
         return canon.as_int(found.get("size"), what=self._url)
 
+    def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
+        found = self._ask({"op": "remove_abandoned", "dry_run": dry_run})
+        count, size = (canon.as_int(found.get(key), what=self._url) for key in ("count", "size"))
+        return count, size
+
     def names(self, folder: str) -> Sequence[str] | None:
         from kvg.remote.layout import is_name
 

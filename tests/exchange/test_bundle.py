@@ -73,7 +73,7 @@ def test_same_store_gives_the_same_bytes(made: Path, alice: Person) -> None:
 
 
 def test_bundle_is_listed_verified_and_applied(made: Path, alice: Person, bob: Person) -> None:
-    listed = list(bundle_list(bob.settings, made))
+    *listed, _ = bundle_list(bob.settings, made)
     assert [(item.ref, item.tokens) for item in listed] == [("b", 40), ("docs/a", 27)]
     *findings, summary = bundle_verify(alice.store, alice.settings, made)
     assert not findings and summary.refs == 2

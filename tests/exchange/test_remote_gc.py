@@ -18,6 +18,7 @@ from kvg.remote.layout import object_name
 from tests.exchange.conftest import Person
 from tests.exchange.test_crash import killed_at
 from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
+from tests.remote.programs import Ssh
 
 
 def collect(person: Person, *, dry_run: bool = False) -> tuple[object, ...]:
@@ -221,3 +222,38 @@ def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811
     bob = Person.make(tmp_path / "bob", place.access)
     bob.clone(place.source, alice)
     assert bob.store.ref("demo") == kept
+
+
+def test_what_a_killed_push_had_half_written_goes(alice: Person, share: Path) -> None:
+    import fcntl
+
+    alice.deposit("demo")
+    alice.push()
+    staging = share / "tmp"
+    left = staging / "partial.1.2.abcd"
+    left.write_bytes(b"x" * 1000)
+    other = staging / "somebody's"
+    other.write_bytes(b"y")
+    (planned,) = collect(alice, dry_run=True)
+    assert (planned.partial, planned.bytes) == (1, 1000) and left.exists()
+    with open(left, "rb") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)  # as its writer does, as long as it is at work
+        (done,) = collect(alice)
+        assert done.partial == 0 and left.exists()
+    (done,) = collect(alice)
+    assert (done.partial, done.bytes) == (1, 1000)
+    assert not left.exists() and other.exists()
+
+
+def test_half_written_files_go_over_ssh_too(
+    ssh_server: Ssh,  # noqa: F811
+    share: Path,
+    tmp_path: Path,
+) -> None:
+    alice = Person.make(tmp_path / "alice", ssh_server.access).init().add(ssh_server.url(share))
+    alice.deposit("demo")
+    alice.push()
+    left = share / "tmp" / "partial.1.2.abcd"
+    left.write_bytes(b"x" * 1000)
+    (done,) = collect(alice)
+    assert (done.partial, done.bytes) == (1, 1000) and not left.exists()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kvg.digest import Digest
-from kvg.errors import Corrupt, KvgError, RemoteFailed
+from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.flow.bundle import bundle_create, bundle_verify
+from kvg.flow.cat import cat
 from kvg.flow.exchange.supplying import absent
 from kvg.flow.gc import gc
+from kvg.flow.push import push
 from kvg.flow.remote import remote_set
 from kvg.flow.settings import open_store
 from kvg.flow.verify import verify
@@ -18,7 +22,7 @@ from kvg.remote.layout import object_name
 from kvg.store import Store
 from kvg.verify import check_store, verify_artifact
 from kvg.verify.fsck import FsckSummary, fsck
-from tests.exchange.conftest import Person
+from tests.exchange.conftest import Outcome, Person
 
 
 @pytest.fixture
@@ -34,8 +38,6 @@ def digest(alice: Person, bob: Person, share: Path) -> Digest:
 
 def opened(person: Person) -> Store:
     """The store as a command opens it."""
-    from dataclasses import replace
-
     return open_store(replace(person.settings, cwd=person.folder / "work"))
 
 
@@ -89,15 +91,57 @@ def test_pull_keeps_to_it_until_told_otherwise(alice: Person, bob: Person, diges
     assert absent(bob.store, bob.store.manifest(newer)) == ()
 
 
-def test_pages_that_are_here_nowhere_do_not_travel(
-    bob: Person, digest: Digest, tmp_path: Path
+def test_pages_are_brought_to_travel_on(
+    alice: Person, bob: Person, digest: Digest, tmp_path: Path
 ) -> None:
     bob.store.config.set_table("remote", "other", {"url": str(tmp_path / "other")})
-    from kvg.flow.push import push
-    from kvg.flow.records import Finding
+    store = opened(bob)
+    n_pages = len(store.manifest(digest).pages)
+    told = Outcome(tuple(push(store, replace(bob.settings, dry_run=True), "other")))
+    assert told.transfer.objects_sent == 10 and not told.findings
+    assert len(absent(store, store.manifest(digest))) == n_pages
+    sent = Outcome(tuple(push(store, bob.settings, "other")))
+    assert sent.states == {"demo": "new"} and not sent.findings
+    carol = Person.make(tmp_path / "carol")
+    assert carol.clone(tmp_path / "other", alice, bob).states == {"demo": "new"}
 
-    found = [r for r in push(bob.store, bob.settings, "other") if isinstance(r, Finding)]
-    assert {finding.code for finding in found} == {5}
+
+def test_pages_that_are_there_are_not_brought_for_a_push(bob: Person, digest: Digest) -> None:
+    longer = bob.deposit("longer", range(5, 60))
+    page = bob.store.manifest(digest).pages[-1].digest
+    assert page not in {item.digest for item in bob.store.manifest(longer).pages}
+    assert bob.push().states["longer"] == "new"
+    assert not bob.store.objects.has(page)
+
+
+def test_pages_are_brought_for_a_bundle_and_thin_ones_do_without(
+    bob: Person, digest: Digest
+) -> None:
+    store = opened(bob)
+    bundle_create(store, bob.settings, Path("thin.tar"), pages=False)
+    assert absent(store, store.manifest(digest))
+    bundle_create(store, bob.settings, Path("whole.tar"))
+    assert not absent(store, store.manifest(digest))
+    *findings, summary = bundle_verify(store, bob.settings, Path("whole.tar"))
+    assert not findings and summary.state == "verified"
+
+
+def test_a_page_is_brought_to_be_shown(alice: Person, bob: Person, digest: Digest) -> None:
+    store, page = opened(bob), bob.store.manifest(digest).pages[0].digest
+    raw = bytes(alice.store.objects.read(page, what="page"))
+    for name in (page[:20], page, page.removeprefix("sha256:")):
+        assert cat(store, name) == (page, raw)
+    with pytest.raises(NotFound):
+        cat(store, "ab" * 32)
+
+
+def test_pages_that_are_nowhere_do_not_travel(
+    bob: Person, digest: Digest, tmp_path: Path, share: Path
+) -> None:
+    bob.store.config.set_table("remote", "other", {"url": str(tmp_path / "other")})
+    share.rename(tmp_path / "away")
+    sent = Outcome(tuple(push(opened(bob), bob.settings, "other")))
+    assert sent.codes == [9] and not sent.states
     assert not (tmp_path / "other" / "refs").exists()
 
 

@@ -61,8 +61,12 @@ def remote_collected(record: RemoteCollected, view: View) -> Iterator[str]:
     would = "would remove" if record.dry_run else "removed"
     yield (
         f"{record.remote}: {would} {count(record.objects, 'object')}, {size(record.bytes)}; "
-        f"{record.kept:,} kept\n"
+        f"{record.kept:,} kept{_partial(record)}\n"
     )
+
+
+def _partial(record: RemoteCollected) -> str:
+    return f"; {count(record.partial, 'half-written file')}" if record.partial else ""
 
 
 def remote_forgotten(record: ForgottenThere, view: View) -> Iterator[str]:
@@ -89,7 +93,7 @@ def remote_ref(record: RemoteRefEntry, view: View) -> Iterator[str]:
 
 def offered_key(record: OfferedKey, view: View) -> Iterator[str]:
     role = "publisher" if record.publisher else "key"
-    state = "trusted" if record.trusted else "not trusted"
+    state = {True: "trusted", False: "not trusted", None: "on offer"}[record.trusted]
     yield f"{role} {record.keyid[:12]}  {state}\n  {printable(record.public)}\n"
 
 

@@ -47,7 +47,7 @@ def verify(ctx: typer.Context, file: File) -> Iterable[Record]:
 def list_(ctx: typer.Context, file: File) -> Iterable[Record]:
     """List what a bundle says it holds.
 
-    Needs no store, and proves nothing.
+    Refs, and keys on offer with whether they vouch for its log. Needs no store, and proves nothing.
     """
     from kvg.flow.bundle import bundle_list
 

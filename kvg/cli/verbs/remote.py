@@ -50,7 +50,10 @@ def set_(
         typer.Option("--pages/--no-pages", help="Bring pages with a pull, or when they are read."),
     ] = None,
 ) -> Record:
-    """Change a remote."""
+    """Change a remote.
+
+    With another address, what was last seen there, NAME/REF, is forgotten until a fetch or a push.
+    """
     from kvg.flow.remote import remote_set
 
     run = invocation(ctx)
@@ -93,9 +96,10 @@ def gc(
 ) -> Iterable[Record]:
     """Remove from a remote what no ref there needs.
 
-    What refs stood for before goes, too. Every log and ref there is proved first; where one can't
-    be, nothing is removed. While somebody pushes there it is refused, and the other way round; a
-    push or a removal that was killed is told by watching its mark there, which takes three minutes.
+    What refs stood for before goes, too, and what pushes that were killed had half written. Every
+    log and ref there is proved first; where one can't be, nothing is removed. While somebody pushes
+    there it is refused, and the other way round; a push or a removal that was killed is told by
+    watching its mark there, which takes three minutes.
     """
     from kvg.flow.remote_gc import remote_gc
 

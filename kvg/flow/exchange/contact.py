@@ -41,6 +41,13 @@ def offers(remote: Remote) -> dict[str, PublicKey]:
     return dict(sorted(found.items()))
 
 
+def key_line(key: PublicKey) -> str:
+    """A key as it is shown to people: OpenSSH's line."""
+    from kvg.signing.keys import encode_public
+
+    return encode_public(key, "openssh", key.keyid[:12]).strip()
+
+
 def publishers(remote: Remote) -> dict[str, PublicKey]:
     """Those keys on offer that vouch for some log there."""
     known, found = offers(remote), {}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
+from kvg.errors import Corrupt
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.receiving import Counts, MissingObjects, Received, Receiver
 from kvg.flow.records.exchange import Direction, State, Transfer, TransferRef
@@ -120,9 +121,14 @@ class Fetch:
                 f"{ref.name}: {short(ref.digest)} was removed here with kvg forget; not fetched"
             )
             return ()
-        received = receiver.receive(
-            ref.digest, said, what=ref.name, require=self._require(ref), pages=self.has_pages
-        )
+        try:
+            received = receiver.receive(
+                ref.digest, said, what=ref.name, require=self._require(ref), pages=self.has_pages
+            )
+        except Corrupt as error:
+            for missing in error.missing if isinstance(error, MissingObjects) else ():
+                self.reader.blamed(missing)
+            raise self.reader.blamed(error) from None
         return (Fetched(ref, known.before, received.judgement.depositors, received),)
 
     def _require(self, ref: RemoteRef) -> _Requirement:

@@ -46,6 +46,18 @@ class Place:
         """The command that takes what is there."""
         return f"kvg pull {self.name}" if self.is_tracked else f"kvg bundle apply {self.url}"
 
+    @property
+    def look(self) -> str:
+        """The command that says what is there."""
+        return f"kvg remote show {self.name}" if self.is_tracked else f"kvg bundle list {self.url}"
+
+    @property
+    def repair(self) -> str:
+        """What helps against damage there."""
+        if self.is_tracked:
+            return f"damaged on {self.name}: who pushes there puts it anew, kvg push --verify"
+        return "the bundle is damaged: copy it again, or have it made anew with kvg bundle create"
+
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
         return f"{self.name}/{ref}"

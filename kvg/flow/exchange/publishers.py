@@ -7,7 +7,7 @@ name of the log. It says: what this log names, I publish.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.errors import Corrupt, Untrusted
@@ -39,9 +39,18 @@ def vouching(
 
 
 def check_publisher(
-    trust: TrustFile, note: bytes | None, origin: str, log_key: PublicKey, *, where: str
+    trust: TrustFile,
+    note: bytes | None,
+    origin: str,
+    log_key: PublicKey,
+    *,
+    where: str,
+    hint: Callable[[bytes], str],
 ) -> bytes:
-    """The note, if enough trusted publishers vouch in it for the log; else ``Untrusted``."""
+    """The note, if enough trusted publishers vouch in it for the log; else ``Untrusted``.
+
+    ``hint`` says of a note what to do where nobody trusted vouches in it.
+    """
     what = f"log {origin} on {where}"
     if note is None:
         raise Untrusted(f"{what}: no publisher vouches for it", hint="its owner must push again")
@@ -49,7 +58,7 @@ def check_publisher(
     if len(keys) < trust.threshold(PUBLISHER):
         raise Untrusted(
             f"{what}: not by a publisher that this store trusts",
-            hint="kvg remote show lists the keys on offer; kvg trust add the one you know",
+            hint=hint(note),
         )
     return note
 

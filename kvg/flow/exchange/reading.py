@@ -16,11 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, Untrusted
-from kvg.flow.exchange.publishers import check_publisher, counts_at
+from kvg.flow.exchange.publishers import check_publisher, counts_at, vouching
 from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 1 << 16
 BETWEEN_LOG_AND_POINTER_S = 0.2
 """How long to wait for a pointer that its publisher may be moving: the log goes before it."""
+
+LOCAL_HINT = "kvg fsck"
+"""What decoders say; it helps against damage in a store, not in what came from elsewhere."""
+
+E = TypeVar("E", bound="KvgError")
 
 REFUSED = (Conflict, Corrupt, Incompatible, NotFound, Untrusted)
 """What is told of one ref or artifact while the others go on."""
@@ -171,12 +176,18 @@ class Reader:
             try:
                 self._logs[origin] = self._read(origin)
             except REFUSED as error:
-                self._logs[origin] = error
+                self._logs[origin] = error if origin == self._own else self.blamed(error)
             self._log_read_s = time.monotonic()
         found = self._logs[origin]
         if isinstance(found, ReadLog):
             return found
         raise found
+
+    def blamed(self, error: E) -> E:
+        """``error``, about what was read there: what helps is not to be done here."""
+        if error.hint == LOCAL_HINT:
+            error.hint = self.place.repair
+        return error
 
     def _read(self, origin: str) -> ReadLog:
         own = self.store.log
@@ -194,6 +205,7 @@ class Reader:
             origin,
             key,
             where=self.place.name,
+            hint=lambda note: self._first_contact(note, origin, key),
         )
         self._vouched[origin] = (vouched, key)
         peers = self.store.peers
@@ -203,6 +215,19 @@ class Reader:
         log = peers.take(origin, line, note, files)
         peers.keep_publisher(origin, vouched)
         return ReadLog(origin, log.tiles, log)
+
+    def _first_contact(self, note: bytes, origin: str, log_key: PublicKey) -> str:
+        """What to do where nobody who is trusted vouches for a log: the keys that do, on offer."""
+        from kvg.flow.exchange.contact import offers
+
+        found = vouching(note, origin, log_key, offers(self.remote).values())
+        if not found:
+            return "get the publisher's key from its owner, then kvg trust add FILE"
+        names = ", ".join(key.keyid[:12] for key in found)
+        return (
+            f"published by {names}: compare that with what its owner says, then "
+            f"{self.place.again} --trust {found[0].keyid[:12]}"
+        )
 
     def _tell_of_loss(self, origin: str) -> None:
         """Say so when what is kept of a log, to hold it against, is gone or has gone back."""
@@ -394,9 +419,7 @@ class Reader:
             raise Corrupt(f"{self.place.name}: {name[:80]!r} is no ref")
         pointer = self._pointer(name)
         if pointer is None:
-            raise NotFound(
-                f"{name}: not on {self.place.name}", hint=f"kvg remote show {self.place.name}"
-            )
+            raise NotFound(f"{name}: not on {self.place.name}", hint=self.place.look)
         try:
             return self._prove(name, pointer)
         except Untrusted:

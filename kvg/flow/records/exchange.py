@@ -43,7 +43,10 @@ class RemoteRefEntry(Record):
 
 @frozen
 class RemoteCollected(Record):
-    """What was removed from a remote, or in a dry run would be; ``kept`` objects are needed."""
+    """What was removed from a remote, or in a dry run would be; ``kept`` objects are needed.
+
+    ``partial`` files were half written by pushes that were killed.
+    """
 
     type: ClassVar[str] = "remote-collected"
     remote: str
@@ -51,19 +54,20 @@ class RemoteCollected(Record):
     bytes: int
     kept: int
     dry_run: bool
+    partial: int = 0
 
 
 @frozen
 class OfferedKey(Record):
     """A public key that a remote offers: worth nothing until someone trusts it.
 
-    ``publisher``: it vouches for a log there.
+    ``publisher``: it vouches for a log there. ``trusted``: None where no store was asked.
     """
 
     type: ClassVar[str] = "offered-key"
     keyid: str
     public: str
-    trusted: bool
+    trusted: bool | None
     publisher: bool
 
 

@@ -1,0 +1,137 @@
+"""Every refusal says what helps, and that does help: first contact, damage there, nothing there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvg.errors import Conflict, NotFound
+from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
+from kvg.flow.fsck import fsck
+from kvg.flow.ls import ls
+from kvg.flow.remote import remote_set
+from kvg.flow.status import remote_state
+from kvg.flow.trust import trust_add
+from kvg.remote.layout import object_name
+from tests.exchange.conftest import Outcome, Person
+from tests.remote.servers import serving
+
+TRUST = re.compile(r"--trust ([0-9a-f]{12})")
+
+
+@pytest.fixture
+def pushed(alice: Person) -> Person:
+    alice.deposit("demo")
+    alice.push()
+    return alice
+
+
+def test_a_clone_that_was_killed_early_is_gone_on_with(
+    pushed: Person, bob: Person, share: Path
+) -> None:
+    bob.init().add(share)  # as far as it got: a store, its remote, nobody trusted
+    with pytest.raises(Conflict) as again:
+        bob.clone(share, pushed)
+    assert f"pull --trust {pushed.key.public.keyid}" in (again.value.hint or "")
+    (refused,) = bob.pull().findings
+    found = TRUST.search(refused.hint or "")
+    assert found and pushed.key.public.keyid.startswith(found[1])
+    assert "kvg pull origin --trust" in (refused.hint or "")
+    with pytest.raises(NotFound) as unknown:
+        trust_add(bob.store, bob.settings, found[1], (), ())
+    assert f"kvg pull REMOTE --trust {found[1]}" in (unknown.value.hint or "")
+    assert bob.pull(trust=[found[1]]).states == {"demo": "new"}
+
+
+def test_a_publisher_whose_key_is_not_on_offer(pushed: Person, bob: Person, share: Path) -> None:
+    bob.init().add(share)
+    for path in (share / "keys").iterdir():
+        path.unlink()
+    (refused,) = bob.pull().findings
+    assert "kvg trust add FILE" in (refused.hint or "") and "--trust" not in (refused.hint or "")
+
+
+def test_a_bundle_says_whose_it_is_and_how_to_take_it(pushed: Person, bob: Person) -> None:
+    bundle_create(pushed.store, pushed.settings, Path("a.tar"))
+    path = pushed.folder / "a.tar"
+    *_, key = bundle_list(bob.init().settings, path)
+    assert (key.keyid, key.trusted, key.publisher) == (pushed.key.public.keyid, None, True)
+    for records in (
+        bundle_apply(bob.store, bob.settings, path),
+        bundle_verify(bob.store, bob.settings, path),
+    ):
+        (refused,) = Findings(records)
+        found = TRUST.search(refused.hint or "")
+        assert found and f"kvg bundle apply {path}" in (refused.hint or "")
+    (absent,) = Findings(bundle_apply(bob.store, bob.settings, path, ["other"]))
+    assert absent.hint == f"kvg bundle list {path}"
+    taken = Outcome(tuple(bundle_apply(bob.store, bob.settings, path, trust=[found[1]])))
+    assert taken.states == {"demo": "new"}
+
+
+def Findings(records: object) -> list:
+    return Outcome(tuple(records)).findings
+
+
+@pytest.mark.parametrize("part", ["page", "manifest", "entries", "checkpoint"])
+def test_damage_there_is_not_to_be_looked_for_here(
+    pushed: Person, bob: Person, share: Path, part: str
+) -> None:
+    digest = pushed.store.ref("demo")
+    (log,) = (share / "logs").iterdir()
+    path = {
+        "page": share / object_name(pushed.store.manifest(digest).pages[0].digest),
+        "manifest": share / object_name(digest),
+        "entries": next(iter(sorted((log / "tile" / "entries").rglob("*.p/*")))),
+        "checkpoint": log / "checkpoint",
+    }[part]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    told = bob.clone(share, pushed).findings
+    assert told and all(item.code in (5, 6) for item in told)
+    assert not any("kvg fsck" in (item.hint or "") for item in told)
+    if part in ("page", "manifest"):
+        assert "kvg push --verify" in (told[0].hint or "")
+        assert pushed.push(read_back=True).transfer.objects_sent == 1
+        assert bob.pull().states == {"demo": "new"}
+    assert not [item for item in fsck(bob.store, bob.settings) if item.type == "finding"]
+
+
+def test_a_clone_with_nothing_to_bring_is_told(pushed: Person, bob: Person, share: Path) -> None:
+    with pytest.raises(NotFound, match="no ref there matches x") as told:
+        bob.clone(share, pushed, pattern="x*")
+    assert "demo" in (told.value.hint or "")
+    pushed.push("demo", delete=True)
+    with pytest.raises(NotFound, match="no refs there"):
+        bob.clone(share, pushed)
+    with pytest.raises(NotFound, match="no refs there"):
+        bob.clone(share)
+    assert not (bob.folder / "work").exists()
+
+
+def test_a_web_server_without_a_listing_is_told(pushed: Person, bob: Person, share: Path) -> None:
+    (share / "listing.json").unlink()
+    with serving(share) as server, pytest.raises(NotFound, match=r"no listing\.json"):
+        bob.clone(server.url)
+    assert not (bob.folder / "work").exists()
+
+
+def test_another_address_has_not_been_seen(pushed: Person, tmp_path: Path) -> None:
+    assert remote_state(pushed.store, "origin").seen
+    remote_set(pushed.store, pushed.settings, "origin", url=None, codec=1)
+    assert remote_state(pushed.store, "origin").seen
+    remote_set(pushed.store, pushed.settings, "origin", url=str(tmp_path / "other"), codec=None)
+    state = remote_state(pushed.store, "origin")
+    assert (state.seen, state.ahead) == (False, 1)
+    assert pushed.push().states == {"demo": "new"}
+    assert remote_state(pushed.store, "origin").seen
+
+
+def test_without_a_model_nothing_is_graftable_and_that_is_said(alice: Person) -> None:
+    alice.deposit("demo")
+    assert not list(ls(alice.store, alice.settings, graftable=True))
+    assert any("kvg model add" in text for text in alice.report.told)
