@@ -70,6 +70,9 @@ def _parse(data: bytes | str, what: str) -> tuple[Json, bool]:
         is_usual = _check_plain(value, 0)
         if "\\u" in text:  # the one way in for half a surrogate pair
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        why = "not Unicode text: half a surrogate pair"
+        raise Corrupt(f"{what}: malformed JSON: {why}", hint="kvg fsck") from None
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"{what}: malformed JSON: {error}", hint="kvg fsck") from None
     return value, is_usual
