@@ -99,28 +99,34 @@ def check_device(device: str) -> None:
 STORE_FOLDER = ".kvg"
 
 
+def _check_not_bereft(folder: Path) -> None:
+    """Raise ``Corrupt`` for a store without its format line; without a log nothing is imported."""
+    if (folder / "log").is_dir():
+        from kvg.store.layout import check_not_bereft
+
+        check_not_bereft(folder)
+
+
 def find_root(store_path: Path | None, cwd: Path) -> Path:
     """The folder of the store: ``store_path``, else the nearest ``.kvg`` (or bare store) upward.
 
     A named path may be the store itself or the folder that holds its ``.kvg``. Nothing is opened.
     Raises ``NotFound``, ``Corrupt`` where a store has lost its format line.
     """
-    from kvg.store.layout import check_not_bereft
-
     if store_path is not None:
         root = cwd / store_path
         for candidate in (root, root / STORE_FOLDER):
             if (candidate / "format").exists():
                 return candidate
-            check_not_bereft(candidate)
+            _check_not_bereft(candidate)
         raise NotFound(f"{store_path}: no store there", hint=f"kvg init {store_path}")
     for folder in (cwd, *cwd.parents):
         if (folder / STORE_FOLDER / "format").exists():
             return folder / STORE_FOLDER
-        check_not_bereft(folder / STORE_FOLDER)
+        _check_not_bereft(folder / STORE_FOLDER)
         if _is_bare(folder):
             return folder
-        check_not_bereft(folder)
+        _check_not_bereft(folder)
     raise NotFound(f"{cwd}: no store here or above", hint="kvg init")
 
 

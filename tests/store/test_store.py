@@ -32,7 +32,7 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
 def test_an_interrupted_init_is_finished(tmp_path: Path) -> None:
     store, _ = a.make_store(tmp_path)
     (store.root / "format").unlink()
-    with pytest.raises(NotFound):
+    with pytest.raises(Corrupt, match="format: missing"):
         Store.open(tmp_path)
     again = Store.init(tmp_path, keyring=a.make_keyring(tmp_path))
     assert again.log.origin == store.log.origin

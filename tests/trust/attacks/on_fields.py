@@ -184,7 +184,9 @@ def on_publisher(number: int) -> Callable[[World], object]:
     def attack(w: World) -> None:
         log = w.store.log
         note = note_with_edit(sign_publisher(log.origin, log.verifier, [ALICE]), number)
-        check_publisher(w.store.trust, note, log.origin, log.verifier, where="there")
+        check_publisher(
+            w.store.trust, note, log.origin, log.verifier, where="there", hint=lambda _: ""
+        )
 
     return attack
 
