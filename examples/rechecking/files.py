@@ -29,8 +29,6 @@ from rechecking.shapes import check_shape
 SUMS = "SHA256SUMS"
 
 OPTIONAL = {
-    "growth",
-    "verify",
     "restore-verified",
     "restore-part",
     "restore-skipped",
