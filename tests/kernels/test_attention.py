@@ -164,6 +164,17 @@ def test_layers_that_share_masks_get_the_same_bits(made: Made) -> None:
             assert torch.equal(attention(query, keys, values, 10, spec, masks=masks), alone)
 
 
+def test_layers_of_other_kinds_share_no_mask(made: Made) -> None:
+    query, keys, values = inputs(made, 256, torch.float32, heads=2)
+    stock = SPECS["full"]
+    for specs in ((stock, replace(stock, softcap=30.0)), (replace(stock, softcap=30.0), stock)):
+        masks: dict[tuple[int, int, int, int, int], torch.Tensor] = {}
+        for spec in specs:
+            alone = attention(query, keys, values, 0, spec, tiles=(256,))
+            shared = attention(query, keys, values, 0, spec, tiles=(256,), masks=masks)
+            assert torch.equal(shared, alone)
+
+
 def test_the_mask_of_a_whole_block_takes_one_line(made: Made) -> None:
     query, keys, values = inputs(made, 768, torch.bfloat16)
     masks: dict[tuple[int, int, int, int, int], torch.Tensor] = {}

@@ -27,7 +27,7 @@ TILE_MENU = (256, 64, 16, 4, 2, 1)
 """Positions per tile, largest first; each divides the block."""
 MaskCache: TypeAlias = dict[tuple[int, int, int, int, int], torch.Tensor]
 """Masks that the layers of one forward pass share: by first position, tiles, positions per tile,
-heads per key and window."""
+heads per key and window. The line that is the mask of a whole block has no tiles and no heads."""
 
 
 def rows_per_tile(repeat: int) -> int:
@@ -139,7 +139,7 @@ def _block(
         padded[:, lead : lead + n_tokens] = query
         query = padded
     low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
-    key = (first - lead, 1, BLOCK_TOKENS, 1, spec.window or 0)
+    key = (first - lead, 0, BLOCK_TOKENS, 0, spec.window or 0)
     if key not in masks:
         masks[key] = _mask_line(high - low, spec, query)
     out = functional.scaled_dot_product_attention(
