@@ -6,7 +6,7 @@ checkpoint last. Pointers are the caller's, and come after all of this.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import codec as kvz
@@ -126,13 +126,11 @@ class Sender:
     def _put_all(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form], sent: Sent, task: Task
     ) -> None:
-        n_bytes = sum(forms[digest].size or 0 for digest in digests if digest in forms)
-        split = splitter(n_bytes if self._place.codec == kvz.PLANES else 0)
+        encode = self._encoder(digests, forms)
 
         def put(digest: Digest) -> tuple[Digest, int | Corrupt]:
             try:
-                form = forms.get(digest, Form())
-                parts = stored_form(self._store, digest, form, self._place.codec, split=split)
+                parts = encode(digest)
             except Corrupt as error:
                 return digest, error
             self._remote.put(digest, parts)
@@ -146,15 +144,28 @@ class Sender:
                 sent.objects += 1
                 sent.bytes += done
 
+    def _encoder(
+        self, digests: Sequence[Digest], forms: Mapping[Digest, Form]
+    ) -> Callable[[Digest], Sequence[Buffer]]:
+        """What gives each of ``digests`` as it goes to the remote. It raises ``Corrupt``."""
+        n_bytes = sum(forms[digest].size or 0 for digest in digests if digest in forms)
+        split = splitter(n_bytes if self._place.codec == kvz.PLANES else 0)
+
+        def encode(digest: Digest) -> Sequence[Buffer]:
+            form = forms.get(digest, Form())
+            return stored_form(self._store, digest, form, self._place.codec, split=split)
+
+        return encode
+
     def measure(self, outgoing: Outgoing, missing: Container[Digest]) -> int:
         """How many bytes those of ``missing`` have as they would go. Raises ``Corrupt``."""
 
-        def size(digest: Digest) -> int:
-            form = outgoing.forms.get(digest, Form())
-            parts = stored_form(self._store, digest, form, self._place.codec)
-            return sum(memoryview(part).nbytes for part in parts)
-
         going = [digest for digest in outgoing.objects() if digest in missing]
+        encode = self._encoder(going, outgoing.forms)
+
+        def size(digest: Digest) -> int:
+            return sum(memoryview(part).nbytes for part in encode(digest))
+
         return sum(in_order(size, going, jobs=self._settings.jobs))
 
     def _damaged(
