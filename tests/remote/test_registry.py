@@ -262,6 +262,28 @@ def test_a_body_that_is_cut_is_no_body(tmp_path: Path) -> None:
             list(Registry(f"oci://{host}/team/kv", Access()).blob(sha256(b""), start=0, limit=999))
 
 
+@pytest.mark.parametrize(("refusals", "is_put"), [(0, True), (3, True), (4, False)])
+def test_a_manifest_refused_while_another_uploads_the_same_blob(
+    monkeypatch: pytest.MonkeyPatch, refusals: int, is_put: bool
+) -> None:
+    monkeypatch.setattr("kvg.remote.distribution.MANIFEST_PAUSES_S", (0.0, 0.0, 0.0))
+    seen: list[str] = []
+
+    def handle(handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        seen.append(handler.path)
+        answer(400 if len(seen) <= refusals else 201)(handler)
+
+    with lying(handle) as (host, _):
+        place = Registry(f"oci://{host}/team/kv", Access())
+        if is_put:
+            assert not place.put_manifest("tag", b"{}", "a/b")
+        else:
+            with pytest.raises(RemoteFailed, match="refused with 400"):
+                place.put_manifest("tag", b"{}", "a/b")
+    assert len(seen) == min(refusals + 1, 4)
+
+
 NOWHERE = ("http://[::1", "/\u00e9", "/a b", "http://a..b/x", "")
 
 
