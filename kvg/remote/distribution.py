@@ -24,6 +24,7 @@ from kvg.remote import oci, web
 from kvg.remote.address import parse_address
 from kvg.remote.docker_login import login_for
 from kvg.remote.files import PIECE_BYTES
+from kvg.remote.pace import TooSlow, watched
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer
@@ -173,7 +174,7 @@ class Registry:
     def has_blob(self, digest: Digest) -> bool:
         """Whether a blob is there; a registry names blobs by what it has checked."""
         response = self._ask("HEAD", f"{self._base}/blobs/{digest}")
-        response.read()
+        response.read(MAX_SMALL_BYTES)
         if response.status in web.REDIRECTS:
             return True
         if response.status not in (200, *web.ABSENT):
@@ -194,6 +195,13 @@ class Registry:
 
     def blob(self, digest: Digest, *, start: int, limit: int) -> Iterator[bytes]:
         """A blob from byte ``start`` on, ``limit`` bytes at most. Raises ``NotFound``."""
+        try:
+            yield from watched(self._blob(digest, start, limit))
+        except TooSlow as error:
+            self._connections.drop()
+            raise self._failed(error, digest) from None
+
+    def _blob(self, digest: Digest, start: int, limit: int) -> Iterator[bytes]:
         position, left, failures = start, limit, 0
         while left > 0:
             connection, response = self._begin_blob(digest, position, left)
@@ -206,7 +214,7 @@ class Registry:
                 return
             except web.FAILURES as error:
                 failures += 1
-                if failures >= web.ATTEMPTS:
+                if failures >= web.ATTEMPTS or isinstance(error, web.FINAL):
                     raise self._failed(error, digest) from None
             finally:
                 if connection is not None:
@@ -261,7 +269,7 @@ class Registry:
         connection = web.connect(host)
         try:
             connection.request("GET", target.path, headers={"User-Agent": "kvg", **headers})
-            return connection, connection.getresponse()
+            return connection, web.answer_of(connection)
         except web.FAILURES as error:
             connection.close()
             raise self._failed(error, digest) from None
@@ -317,11 +325,11 @@ class Registry:
         for attempt in range(web.ATTEMPTS):
             connection = self._connections.own()
             try:
-                connection.request(method, path, None if body is None else iter(body), sent)
+                connection.request(method, path, None if body is None else web.body_of(body), sent)
                 return web.answer_of(connection)
             except web.FAILURES as error:
                 self._connections.drop()
-                if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                if attempt == web.ATTEMPTS - 1 or isinstance(error, (TimeoutError, *web.FINAL)):
                     raise self._failed(error, method.lower()) from None
         raise RemoteFailed(f"{self.url}: not reached")
 
@@ -351,7 +359,7 @@ class Registry:
         try:
             headers = {"User-Agent": "kvg"} | ({} if basic is None else {"Authorization": basic})
             connection.request("GET", f"{path}?{query}", headers=headers)
-            response = connection.getresponse()
+            response = web.answer_of(connection)
             data = response.read(MAX_SMALL_BYTES)
         except web.FAILURES as error:
             raise self._failed(error, "token") from None

@@ -16,6 +16,7 @@ from kvg.remote import files as asking
 from kvg.remote import web
 from kvg.remote.address import parse_address
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
+from kvg.remote.pace import TooSlow, watched
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
@@ -48,12 +49,19 @@ class HttpFiles:
 
     def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
         """As ``Files.stream``. A connection that breaks is taken up again where it broke."""
+        try:
+            yield from watched(self._stream(name, start, limit))
+        except TooSlow as error:
+            self._connections.drop()
+            raise self._failed(name, error) from None
+
+    def _stream(self, name: str, start: int, limit: int) -> Iterator[bytes]:
         position, left, failures = start, limit, 0
         while left > 0:
-            response = self._get(name, position, left)
-            if response is None:
-                return
             try:
+                response = self._get(name, position, left)
+                if response is None:
+                    return
                 for piece in self._body(response, name, left):
                     position, left, failures = position + len(piece), left - len(piece), 0
                     yield piece
@@ -61,7 +69,7 @@ class HttpFiles:
             except web.FAILURES as error:
                 self._connections.drop()
                 failures += 1
-                if failures >= web.ATTEMPTS:
+                if failures >= web.ATTEMPTS or isinstance(error, web.FINAL):
                     raise self._failed(name, error) from None
 
     def read_all(self, names: Sequence[str], limit: int) -> Mapping[str, bytes | None]:
@@ -163,7 +171,7 @@ class HttpFiles:
                 return web.answer_of(connection)
             except web.FAILURES as error:
                 self._connections.drop()
-                if attempt == web.ATTEMPTS - 1 or isinstance(error, TimeoutError):
+                if attempt == web.ATTEMPTS - 1 or isinstance(error, (TimeoutError, *web.FINAL)):
                     raise self._failed(name, error) from None
         raise RemoteFailed(f"{self._url}/{name}: not reached")
 

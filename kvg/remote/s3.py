@@ -11,15 +11,17 @@ was expected, what is deleted can't.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kvg.errors import Conflict, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import files as asking
-from kvg.remote import layout
+from kvg.remote import layout, pace
 from kvg.remote.address import WEB, parse_address, shown
 from kvg.remote.aws import settings_of
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
+from kvg.remote.pace import TooSlow, watched
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -35,6 +37,9 @@ MARKER: Final = b"kvg-removed\n"
 """What lies where a ref was taken off: shorter than any pointer."""
 
 MAX_RETRIES: Final = 5
+REQUEST_TIMEOUT = "300s"
+"""How long one request may take, its body and all: a part goes up, a piece comes down in it."""
+
 MAX_SAID_CHARS: Final = 300
 _HINT: Final = "run it again: what is done is kept"
 
@@ -66,7 +71,13 @@ class S3Files:
         return asking.read_all(self, names, limit, askers=ASKERS)
 
     def stream(self, name: str, *, start: int, limit: int) -> Iterator[bytes]:
-        position, left, failures = start, limit, 0
+        try:
+            yield from watched(self._stream(name, start, limit))
+        except TooSlow as error:
+            raise RemoteFailed(f"{self.url}/{name}: {error}", hint=_HINT) from None
+
+    def _stream(self, name: str, start: int, limit: int) -> Iterator[bytes]:
+        position, left, failures, since = start, limit, 0, time.monotonic()
         while left > 0:
             try:
                 found = self._get(name, position, left, is_part=False)
@@ -75,13 +86,14 @@ class S3Files:
                 for piece in self._body(found, name, position, left):
                     position, left, failures = position + len(piece), left - len(piece), 0
                     yield piece
+                    since = time.monotonic()
                 return
             except RemoteFailed:
                 size = self._size(name) if position else None
                 if size is not None and position >= size:
                     return  # nothing past the end: that is told as a failure
                 failures += 1
-                if failures >= MAX_RETRIES:
+                if failures >= MAX_RETRIES or time.monotonic() - since > pace.BODY_WINDOW_S:
                     raise
 
     def head(self, name: str, limit: int) -> Head | None:
@@ -298,7 +310,7 @@ def _open(bucket: str, access: Access) -> tuple[Any, S3Store]:
     endpoint = found.get("endpoint", "")
     _check_settings(found, endpoint)
     config: Any = dict(found)
-    options: Any = {"allow_http": endpoint.startswith("http://"), "timeout": "120s"}
+    options: Any = {"allow_http": endpoint.startswith("http://"), "timeout": REQUEST_TIMEOUT}
     retry: Any = {"max_retries": MAX_RETRIES}
     try:
         store = S3Store(bucket, config=config, client_options=options, retry_config=retry)

@@ -8,12 +8,16 @@ One connection carries every request; they are answered in order, and several ar
 
 from __future__ import annotations
 
+import io
+import os
 import queue
+import select
 import shlex
 import subprocess
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
 
 from kvg import canon
@@ -31,6 +35,7 @@ from kvg.errors import (
 from kvg.remote import wire
 from kvg.remote.address import FORMS, parse_address, shown, shown_text
 from kvg.remote.files import Head
+from kvg.remote.pace import Pace, TooSlow
 from kvg.signing import base64
 
 if TYPE_CHECKING:
@@ -40,10 +45,19 @@ if TYPE_CHECKING:
 
 VERB: Final = "__serve"
 COMMAND: Final = "ssh"
-KEPT_ALIVE: Final = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
+KEPT_ALIVE: Final = (
+    *("-o", "ConnectTimeout=60"),
+    *("-o", "ServerAliveInterval=15"),
+    *("-o", "ServerAliveCountMax=4"),
+)
 WAITING_CHUNKS: Final = 8
 """How much of a body may wait for who asked for it, in chunks of up to 1 MiB."""
 
+SILENCE_S = 600.0
+"""How long a far side may say nothing, and take nothing, while it is waited for."""
+
+LOOK_S = 1.0
+READ_BYTES: Final = 1 << 16
 MAX_SAID_CHARS: Final = 500
 _RAISED: Final = (NotFound, Conflict, Corrupt, Incompatible, NoSpace)
 _HINT: Final = "run it again: what is done is kept"
@@ -228,6 +242,9 @@ class Channel:
                 f"{argv[0]}: {(error.strerror or str(error)).lower()}",
                 hint="install OpenSSH's client",
             ) from None
+        self._heard = Heard(_open_end(self._process.stdout), self._check_silence)
+        self._source = io.BufferedReader(self._heard, READ_BYTES)
+        self._moved = time.monotonic()
         self._said: deque[bytes] = deque(maxlen=20)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -241,22 +258,20 @@ class Channel:
     def _sink(self) -> BinaryIO:
         return _open_end(self._process.stdin)
 
-    @property
-    def _source(self) -> BinaryIO:
-        return _open_end(self._process.stdout)
-
     def ask(self, fields: Mapping[str, Json], body: Iterable[Buffer]) -> Answer:
         """Send one request; what comes back is read by another thread."""
         answer = Answer()
         with self._sending:
             if self._failure is not None:
                 raise self._failure
+            self._moved = time.monotonic()
             self._waiting.append(answer)
             try:
                 wire.write_message(self._sink, fields)
                 if fields.get("body") is True:
                     for part in body:
                         wire.write_chunk(self._sink, part)
+                        self._moved = time.monotonic()
                     wire.end_body(self._sink)
                 self._sink.flush()
             except (OSError, ValueError):
@@ -278,8 +293,17 @@ class Channel:
             self._process.kill()
             self._process.wait()
 
+    def _check_silence(self) -> None:
+        """Raise ``TooSlow`` where what is waited for has been waited for long."""
+        silent_s = time.monotonic() - max(self._moved, self._heard.last)
+        if self._waiting and silent_s > SILENCE_S:
+            raise TooSlow(f"silent for {silent_s:.0f} s")
+
     def _greet(self) -> None:
-        line = self._source.readline(MAX_SAID_CHARS)
+        try:
+            line = self._source.readline(MAX_SAID_CHARS)
+        except TooSlow:
+            line = b""
         if line == wire.GREETING:
             return
         self._process.kill()
@@ -310,12 +334,13 @@ class Channel:
         )
 
     def _listen(self) -> None:
-        for line in _open_end(self._process.stderr):
-            self._said.append(line.strip()[:MAX_SAID_CHARS])
+        stream = _open_end(self._process.stderr)
+        while line := stream.readline(MAX_SAID_CHARS):
+            self._said.append(line.strip())
 
     def _receive(self) -> None:
         try:
-            while (message := wire.read_message(self._source, what=self._what)) is not None:
+            while (message := self._next()) is not None:
                 if not self._waiting:
                     raise Corrupt(f"{self._what}: answers what nobody asked")
                 answer = self._waiting[0]
@@ -327,18 +352,61 @@ class Channel:
                 self._waiting.popleft()
             self._end(None)
         except KvgError as error:
-            self._end(error)
+            self._end(error if isinstance(error, Corrupt) else None)
+        except TooSlow as error:
+            self._end(RemoteFailed(f"{self._what}: {error}", hint=_HINT))
         except (OSError, ValueError):
             self._end(None)
 
+    def _next(self) -> wire.Message | None:
+        self._heard.expect()
+        return wire.read_message(self._source, what=self._what)
+
     def _end(self, error: KvgError | None) -> None:
         self._process.kill()
-        told = error if isinstance(error, Corrupt) else self._lost()
+        told = self._lost() if error is None else error
         with self._sending:
             self._failure = told
             for answer in self._waiting:
                 answer.fail(told)
             self._waiting.clear()
+
+
+class Heard(io.RawIOBase):
+    """What comes through a pipe, at a pace once an answer has begun: see ``Pace``.
+
+    ``look`` is called while nothing comes, and may raise.
+    """
+
+    def __init__(self, pipe: BinaryIO, look: Callable[[], None]) -> None:
+        self._pipe = pipe
+        self._look = look
+        self._ready = select.poll()
+        self._ready.register(pipe.fileno(), select.POLLIN)
+        self._pace: Pace | None = None
+        self.last = time.monotonic()
+        """When something came last."""
+
+    def expect(self) -> None:
+        """Another answer is waited for; its first bytes may take their time."""
+        self._pace = None
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """As ``io.RawIOBase.readinto``. Raises ``TooSlow``."""
+        began = time.monotonic()
+        while not self._ready.poll(LOOK_S * 1000):
+            self._look()
+        n_bytes = os.readv(self._pipe.fileno(), [buffer])
+        self.last = time.monotonic()
+        if self._pace is None:
+            self._pace = Pace()
+        else:
+            self._pace.add(n_bytes, self.last - began)
+        return n_bytes
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
 
 
 def command(url: str, access: Access) -> tuple[str, tuple[str, ...]]:

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import io
+import socket
 import threading
+from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 from kvg.frozen import frozen
 from kvg.remote.address import is_host
+from kvg.remote.pace import Overlong, PacedStream, TooSlow
 
 if TYPE_CHECKING:
+    from kvg.digest import Buffer
     from kvg.remote.address import Address
 
 TIMEOUT_S: Final = 60.0
 MAX_REDIRECTS: Final = 5
 ATTEMPTS: Final = 3
 """How often a request is made where the server closed an idle connection or broke off."""
+
+MAX_HEAD_BYTES: Final = 64 << 10
+"""The most that an answer may say before its body, interim answers and all, or around its parts."""
+
+CHUNKS_BYTES: Final = 64 << 10
+"""What is read at once of an answer in chunks."""
+
+MOST_AROUND: Final = 8
+"""The most bytes on the wire for each byte of an answer in chunks: one of a byte takes six."""
+
+SENT_BYTES: Final = 64 << 10
+"""What is sent at once: a server has to take that much in ``TIMEOUT_S``."""
+
+FINAL: Final = (TooSlow, Overlong)
+"""Failures that another try would only repeat."""
 
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 ABSENT: Final = (404, 410)
@@ -110,7 +130,47 @@ class Connections:
 def connect(host: Host) -> HTTPConnection:
     """A connection to ``host``, opened when it is first used."""
     kind = HTTPSConnection if host.scheme == "https" else HTTPConnection
-    return kind(host.name, host.port, timeout=TIMEOUT_S)
+    connection = kind(host.name, host.port, timeout=TIMEOUT_S)
+    connection.response_class = PacedResponse
+    return connection
+
+
+class PacedResponse(HTTPResponse):
+    """An answer that comes at a pace, with a head and an end: see ``PacedStream``."""
+
+    def __init__(self, sock: socket.socket, *args: object, **kwargs: object) -> None:
+        super().__init__(sock, *args, **kwargs)  # type: ignore[arg-type]
+        self._paced = PacedStream(self.fp.detach())
+        self.fp = io.BufferedReader(self._paced)
+
+    def begin(self) -> None:
+        """Read the head."""
+        self._paced.allow(MAX_HEAD_BYTES)
+        super().begin()
+
+    def read(self, amt: int | None = None) -> bytes:
+        """As ``HTTPResponse.read``; without ``amt`` nothing is read of what has no length."""
+        wanted = (self.length or 0) if amt is None else amt
+        if not self.chunked:
+            self._paced.allow(wanted + MAX_HEAD_BYTES)
+            return super().read(wanted)
+        pieces = []
+        while wanted > 0:
+            self._paced.allow(MOST_AROUND * CHUNKS_BYTES + MAX_HEAD_BYTES)
+            piece = super().read(min(wanted, CHUNKS_BYTES))
+            if not piece:
+                break
+            pieces.append(piece)
+            wanted -= len(piece)
+        return b"".join(pieces)
+
+
+def body_of(parts: Iterable[Buffer]) -> Iterator[memoryview]:
+    """``parts`` in pieces that any server takes before it is given up."""
+    for part in parts:
+        view = memoryview(part).cast("B")
+        for at in range(0, len(view), SENT_BYTES):
+            yield view[at : at + SENT_BYTES]
 
 
 def answer_of(connection: HTTPConnection) -> HTTPResponse:
