@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -284,6 +285,20 @@ def test_bad_input_is_refused(user: models.User, corpus: Path, paths: tuple[str,
             create_context(user.store, user.settings, ContextRequest("d", tuple(map(Path, paths))))
         )
     assert user.store.refs() == {}
+
+
+def test_what_is_no_plain_file_is_refused_by_name_and_not_waited_for(user: models.User) -> None:
+    folder = user.folder / "odd"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(folder / "socket"))
+    (folder / "link").symlink_to("pipe")
+    for name in ("pipe", "socket", "link"):
+        with pytest.raises(UsageError, match=f"odd/{name}: not a plain file"):
+            read_corpus(user.settings, [Path("odd", name)])
+    with pytest.raises(UsageError, match="no text"):
+        read_corpus(user.settings, [Path("odd")])
 
 
 class Told(SilentReport):

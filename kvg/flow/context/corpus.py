@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import NotFound, UsageError
+from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.flow.settings import check_file_name
 from kvg.flow.sources import MAX_SOURCE_BYTES, parse_text
 from kvg.frozen import frozen
@@ -57,8 +57,12 @@ def _files(settings: Settings, path: Path) -> Iterator[File]:
     name = _name(path)
     check_file_name(str(name))
     if not full.is_dir():
-        with durable.translated(path), open(full, "rb") as file:
-            data = file.read(MAX_SOURCE_BYTES + 1)
+        try:
+            data = _bytes(full)
+        except Corrupt:
+            raise UsageError(
+                f"{path}: not a plain file", hint="give a file or a folder; write its text to one"
+            ) from None
         if len(data) > MAX_SOURCE_BYTES:
             raise UsageError(f"{path}: larger than {MAX_SOURCE_BYTES} bytes")
         yield File(str(name), parse_text(data, what=str(path)))
@@ -123,10 +127,18 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
+def _bytes(path: Path) -> bytes:
+    """What a plain file holds, one byte past the most at most; ``Corrupt`` for what is none."""
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+        return file.read(MAX_SOURCE_BYTES + 1)
+
+
 def _text(path: Path) -> str | None:
     """What a person can read in the file; None where there is none."""
-    with durable.translated(path), open(path, "rb") as file:
-        data = file.read(MAX_SOURCE_BYTES + 1)
+    try:
+        data = _bytes(path)
+    except Corrupt:  # what was a file when its folder was read
+        return None
     if len(data) > MAX_SOURCE_BYTES or b"\0" in data:
         return None
     try:
