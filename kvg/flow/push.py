@@ -11,7 +11,8 @@ from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
 from kvg.flow.exchange.holding import hold_back
-from kvg.flow.exchange.places import find_place, opened
+from kvg.flow.exchange.left_out import note_left_out
+from kvg.flow.exchange.places import check_not_own, find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
 from kvg.flow.exchange.reading import (
     MAX_LINE_BYTES,
@@ -87,6 +88,7 @@ def push(
             raise RemoteFailed(
                 f"{place.name}: {there.url} can only be read", hint="kvg remote set NAME URL"
             )
+        check_not_own(store, place, there)
         work = Push(store, settings, place, there)
         yield from counted(work.delete(refs) if delete else work.run(refs, read_back=read_back))
 
@@ -373,6 +375,7 @@ class Push:
         moves = [move for move in moves if known.get(move.name) != move.digest]
         if moves:
             self._store.publish(moves)
+        note_left_out(self._store, self._place.name, (), looked_at=[item.ref for item in done])
 
     def _dry(
         self, steps: Sequence[Step], refs: Sequence[str], *, is_there: bool

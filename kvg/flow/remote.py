@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import Conflict, UsageError
 from kvg.flow.exchange.contact import key_line, offers, publishers
+from kvg.flow.exchange.left_out import note_left_out
 from kvg.flow.exchange.places import (
     DEFAULT_CODEC,
     SECTION,
@@ -96,6 +97,7 @@ def _drop_seen(store: Store, name: str) -> None:
     moves = [RefMove(ref, None, ANY) for ref in store.refs() if ref.startswith(f"{name}/")]
     if moves:
         store.publish(moves)
+    note_left_out(store, name, (), looked_at=None)
 
 
 def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvg.errors import RemoteFailed
+from kvg.errors import RemoteFailed, UsageError
 from kvg.flow.exchange.needed import closure_there, marked
 from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import REFUSED, Reader, told
@@ -49,6 +49,7 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
                 hint="registries and web servers do that themselves",
             )
         remote.check()
+        check_nobodys(remote)
         is_dry = settings.tell_dry_run()
         with marked(remote, store.log.origin, settings.report, dry_run=is_dry) as removal:
             reader = Reader(store, place, remote, keep=not settings.dry_run, report=settings.report)
@@ -57,6 +58,19 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
             yield from findings
             if not findings:
                 yield _collect(remote, removal, place.name, needed)
+
+
+def check_nobodys(remote: Remote) -> None:
+    """Raise ``UsageError`` where ``remote`` is a store in which somebody works.
+
+    What its own refs need is not told by the refs of a remote.
+    """
+    there = remote.store_log()
+    if there is not None and there.size:
+        raise UsageError(
+            f"{remote.url}: is a store with a log of its own, whose refs need what is there, too",
+            hint="kvg gc, run in it",
+        )
 
 
 def _look(store: Store, remote: Remote, reader: Reader, needed: set[Digest]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvg.flow.exchange.left_out import left_out
 from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.model import default_model
 from kvg.flow.records.status import RemoteState, Status
@@ -55,4 +56,5 @@ def remote_state(store: Store, remote: str) -> RemoteState:
             behind += 1
         else:
             ahead, behind = ahead + 1, behind + 1
-    return RemoteState(remote, bool(seen), ahead, behind)
+    refused = left_out(store, remote)
+    return RemoteState(remote, bool(seen or refused), ahead, behind, len(refused))

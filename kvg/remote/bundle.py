@@ -179,6 +179,9 @@ class Bundle:
     def check(self) -> None:
         return None
 
+    def store_log(self) -> None:
+        return None
+
     def make(self) -> None:
         raise self._read_only()
 

@@ -15,7 +15,7 @@ from kvg.remote import layout
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
     from kvg.remote.files import Files
-    from kvg.remote.layout import Expected, Listing, Pointer
+    from kvg.remote.layout import Expected, Listing, Pointer, StoreLog
 
 SWAP_ATTEMPTS = 16
 
@@ -44,6 +44,15 @@ class FileRemote:
         if found is None:
             raise NotFound(f"{self.url}: no remote there", hint="kvg push makes one")
         layout.check_format(found, what=self.url)
+
+    def store_log(self) -> StoreLog | None:
+        if self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES) != layout.STORE_FORMAT:
+            return None
+        try:
+            note = self._files.read(layout.STORE_CHECKPOINT, layout.MAX_SMALL_BYTES)
+        except Corrupt:  # a far side that gives nothing but a remote's files
+            return None
+        return None if note is None else layout.parse_store_log(note)
 
     def make(self) -> None:
         if self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES) is None:

@@ -49,6 +49,12 @@ COSIGNED: Final = "cosigned"
 
 PUBLISHER_LINE: Final = "kvg-publisher/1"
 
+STORE_CHECKPOINT: Final = "log/checkpoint"
+"""The checkpoint of a store's own log, where a store is a remote, too: to be read, never written.
+
+Its first lines say whose the store is, and how long its log.
+"""
+
 MAX_SMALL_BYTES: Final = 1 << 16
 """The most that a pointer, a key or a format line may have."""
 
@@ -184,6 +190,21 @@ def parse_listing(data: bytes, *, what: str) -> Listing:
             check_name(name, what=f"{what}: {key}")
         read.append(names)
     return Listing(*read)
+
+
+@frozen
+class StoreLog:
+    """The log of a store that is a remote, too, as that says; ``size``: how many entries."""
+
+    origin: str
+    size: int
+
+
+def parse_store_log(note: bytes) -> StoreLog | None:
+    """What the first lines of the untrusted checkpoint ``note`` say; None where nothing."""
+    lines = note[:MAX_NAME_BYTES].decode("utf-8", "replace").split("\n")
+    is_size = len(lines) > 1 and lines[1].isascii() and lines[1].isdigit()
+    return StoreLog(lines[0], int(lines[1])) if is_size else None
 
 
 def check_format(data: bytes, *, what: str) -> None:

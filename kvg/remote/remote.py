@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
     from kvg.errors import Corrupt
-    from kvg.remote.layout import Expected, Pointer
+    from kvg.remote.layout import Expected, Pointer, StoreLog
 
 
 class LogFiles(Protocol):
@@ -52,6 +52,12 @@ class Remote(Protocol):
 
     def check(self) -> None:
         """Raise ``NotFound`` where there is no remote, ``Incompatible`` for another format."""
+
+    def store_log(self) -> StoreLog | None:
+        """The log of the store that this place is; None where it is nothing but a remote.
+
+        It is the word of the place, and guards against mistakes only.
+        """
 
     def make(self) -> None:
         """Make the place a remote; again is harmless."""

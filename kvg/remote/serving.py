@@ -115,7 +115,10 @@ class Server:
         self._late.add(end)
 
     def _read(self, message: wire.Message) -> Answer:
-        data = self._files.read(_name(message), _number(message, "limit"))
+        name = _text(message, "name")
+        if name != layout.STORE_CHECKPOINT:
+            layout.check_served(name, what="request")
+        data = self._files.read(name, _number(message, "limit"))
         return {"data": _encoded(data)}
 
     def _read_all(self, message: wire.Message) -> Answer:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,7 +67,8 @@ def test_transfer_records(kvg: Run, stored: Stored, tmp_path: Path) -> None:
     assert record["objects_sent"] == 10 and record["objects_skipped"] == 0
     assert record["bytes"] > 0 and record["resumed"] == 0 and record["seconds"] >= 0
     status = kvg("status", "--json").record
-    assert status["remote_states"] == [{"name": "origin", "seen": True, "ahead": 0, "behind": 0}]
+    (state,) = status["remote_states"]
+    assert state == {"name": "origin", "seen": True, "ahead": 0, "behind": 0, "refused": 0}
 
 
 def test_conflict_has_code_4_and_a_hint(kvg: Run, stored: Stored, tmp_path: Path) -> None:
@@ -185,6 +189,31 @@ def test_a_store_is_no_remote_of_its_own(kvg: Run, stored: Stored) -> None:
         refused = kvg(verb)
         assert refused.code == 2 and "this very store" in refused.err
     assert sorted(stored.store.root.rglob("*")) == before
+
+
+def test_a_store_reached_in_another_way_is_no_remote_of_its_own(
+    kvg: Run, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a far side, as over ssh, where no path tells; nor is a copy of it."""
+    far = tmp_path / "ssh"
+    far.write_text(
+        f"#!{sys.executable}\nimport sys, shlex\nsys.path[:0] = {sys.path!r}\n"
+        "from kvg.cli.main import run\nsys.argv = shlex.split(sys.argv[-1])\nrun()\n"
+    )
+    far.chmod(0o755)
+    monkeypatch.setenv("KVG_SSH_COMMAND", str(far))
+    copy = tmp_path / "copy"
+    shutil.copytree(stored.store.root, copy)
+    note = (stored.store.root / "log" / "checkpoint").read_bytes()
+    for url in (f"ssh://h{Path.cwd()}", f"ssh://h{stored.store.root}", str(copy), f"ssh://h{copy}"):
+        assert kvg("remote", "add", "origin", url).code == 0
+        for words in (("push",), ("push", "origin", "--delete", "demo"), ("remote", "gc")):
+            refused = kvg(*words)
+            assert refused.code == 2 and "store" in refused.err and "hint:" in refused.err
+        kvg("remote", "remove", "origin")
+    assert (stored.store.root / "log" / "checkpoint").read_bytes() == note
+    for root in (stored.store.root, copy):
+        assert {"logs", "refs", "keys", "pushing", "gc"}.isdisjoint(os.listdir(root))
 
 
 def test_show_of_refused_refs_has_their_exit_code(kvg: Run, stored: Stored, tmp_path: Path) -> None:

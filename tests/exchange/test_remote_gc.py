@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from kvg.errors import Conflict, RemoteFailed
+from kvg.errors import Conflict, RemoteFailed, UsageError
 from kvg.flow.exchange import alive
-from kvg.flow.push import Push
+from kvg.flow.forget import forget
+from kvg.flow.fsck import fsck
+from kvg.flow.push import Push, push
 from kvg.flow.records import Finding
 from kvg.flow.records.exchange import RemoteCollected
+from kvg.flow.remote import remote_add
 from kvg.flow.remote_gc import remote_gc
 from kvg.remote import open_remote
 from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import object_name
+from kvg.store import Store
 from tests.exchange.conftest import Person
 from tests.exchange.test_crash import killed_at
 from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
@@ -257,3 +261,22 @@ def test_half_written_files_go_over_ssh_too(
     left.write_bytes(b"x" * 1000)
     (done,) = collect(alice)
     assert (done.partial, done.bytes) == (1, 1000) and not left.exists()
+
+
+def test_a_store_in_which_somebody_works_is_not_cleaned(alice: Person, bob: Person) -> None:
+    """Its own refs are in its own log, which is no part of a remote; an empty one is a remote."""
+    Store.init(bob.folder / "work", keyring=bob.keyring)
+    remote_add(alice.store, alice.settings, "bob", str(bob.folder / "work"))
+    alice.deposit("demo")
+    tuple(push(alice.store, alice.settings, "bob", ()))
+    assert [item.type for item in remote_gc(alice.store, alice.settings, "bob")] == [
+        "remote-collected"
+    ]
+    bob.init().deposit("bobs", range(60, 90))
+    with pytest.raises(UsageError, match="a store with a log of its own"):
+        tuple(remote_gc(alice.store, alice.settings, "bob"))
+    records = tuple(forget(alice.store, alice.settings, ["demo"], remote="bob"))
+    assert [item.code for item in records if isinstance(item, Finding)] == [4]
+    (done,) = (item for item in records if item.type == "remote-forgotten")
+    assert (done.refs, done.objects) == (("demo",), 0)
+    assert not [item for item in fsck(bob.store, bob.settings) if item.type == "finding"]

@@ -9,7 +9,9 @@ import pytest
 from kvg.flow.bundle import bundle_apply, bundle_create
 from kvg.flow.lock import lock
 from kvg.flow.pull import pull
+from kvg.flow.remote import remote_set
 from kvg.flow.status import remote_state
+from kvg.remote.layout import object_name
 from kvg.store import ANY, RefMove
 from tests.exchange.conftest import Outcome, Person
 
@@ -148,3 +150,53 @@ def test_a_lock_file_is_kept_or_told_of(alice: Person, share: Path) -> None:
     list(lock(alice.store, alice.settings, file, ()))  # a value that never was there
     told = Outcome(tuple(pull(alice.store, alice.settings, lock=file)))
     assert told.codes == [4] and "never did" in told.findings[0].message
+
+
+def damage(share: Path, digest: str) -> bytes:
+    """Flip a bit of an object there; gives its bytes as they were."""
+    path = share / object_name(digest)
+    good = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    return good
+
+
+def refused(person: Person) -> int:
+    return remote_state(person.store, "origin").refused
+
+
+def test_what_a_pull_refuses_is_not_up_to_date(alice: Person, bob: Person, share: Path) -> None:
+    """Neither a ref that is new there, nor one whose newer value is refused."""
+    alice.deposit("other", range(60, 90))
+    first = alice.deposit("demo")
+    alice.push()
+    page = alice.store.manifest(first).pages[0].digest
+    good = damage(share, page)
+    assert bob.clone(share, alice).codes == [5]
+    state = remote_state(bob.store, "origin")
+    assert (state.seen, state.ahead, state.behind, state.refused) == (True, 0, 0, 1)
+    assert bob.fetch("other").codes == [] and refused(bob) == 1, "of what was not looked at"
+    (share / object_name(page)).write_bytes(good)
+    assert bob.pull().states == {"demo": "new", "other": "unchanged"} and refused(bob) == 0
+    second = alice.deposit("demo", range(40, 80))
+    alice.push()
+    damage(share, alice.store.manifest(second).tokens.digest)
+    assert bob.pull("demo", dry_run=True).codes == [] and refused(bob) == 0
+    assert bob.pull("demo").codes == [5] and refused(bob) == 1
+    assert bob.store.ref("demo") == first and standing(bob) == (0, 0)
+    remote_set(bob.store, bob.settings, "origin", url=str(share.parent / "else"), codec=None)
+    assert not remote_state(bob.store, "origin").seen
+
+
+def test_a_ref_that_is_gone_there_is_refused_no_more(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    alice.deposit("kept")
+    alice.push()
+    bob.clone(share, alice)
+    digest = alice.deposit("demo", range(60, 90))
+    alice.push()
+    damage(share, alice.store.manifest(digest).pages[0].digest)
+    assert bob.pull().codes == [5] and refused(bob) == 1
+    alice.push("demo", delete=True)
+    assert bob.pull().codes == [] and refused(bob) == 0

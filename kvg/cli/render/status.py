@@ -39,6 +39,7 @@ def _remote(state: RemoteState) -> str:
         return f"{state.name} never seen"
     told = [f"ahead {state.ahead}"] if state.ahead else []
     told += [f"behind {state.behind}"] if state.behind else []
+    told += [f"refused {state.refused}"] if state.refused else []
     return f"{state.name} {', '.join(told) or 'up to date'}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt
+from kvg.flow.exchange.left_out import note_left_out
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.receiving import Counts, MissingObjects, Received, Receiver
 from kvg.flow.records.exchange import Direction, State, Transfer, TransferRef
@@ -80,6 +81,14 @@ class Fetch:
         Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``.
         """
         self._remote.check()
+        refused: list[str] = []
+        for finding in self._run(names):
+            refused.append(finding.object)
+            yield finding
+        if self.place.is_tracked and not self._settings.dry_run:
+            note_left_out(self._store, self.place.name, refused, looked_at=names)
+
+    def _run(self, names: Sequence[str] | None) -> Iterator[Finding]:
         refs: list[RemoteRef] = []
         for found in self.reader.refs(names):
             if isinstance(found, Finding):

@@ -104,6 +104,7 @@ class _Forgetting:
     def _files(self, remote: FileRemote, removal: Removal | None) -> Iterator[Record]:
         users: dict[Digest, set[str]] = {}
         own, held, unknown = self._look(users)
+        unknown += self._worked_in(remote)
         yield from (*held, *unknown)
         stuck = list(self._take_off(own))
         yield from stuck
@@ -122,6 +123,17 @@ class _Forgetting:
             if size:
                 self._objects += 1
                 self._bytes += size if removal is None else removal.remove(item)
+
+    def _worked_in(self, remote: FileRemote) -> list[Finding]:
+        """What to tell where the remote is a store: its own refs are not those of a remote."""
+        there = remote.store_log()
+        if there is None or not there.size:
+            return []
+        error = Conflict(
+            f"{remote.url}: is a store with a log of its own: objects stay, its refs may need them",
+            hint=f"kvg forget {short(self._digest)}, run in it",
+        )
+        return [told(error, self._place.name)]
 
     def _look(
         self, users: dict[Digest, set[str]]

@@ -111,6 +111,19 @@ def check_other(url: str, own: Path, settings: Settings, *, hint: str) -> None:
         raise UsageError(f"{shown(url)}: is this very store", hint=hint)
 
 
+def check_not_own(store: Store, place: Place, remote: Remote) -> None:
+    """Raise ``UsageError`` where ``remote`` is the store itself, whichever way it is reached.
+
+    A copy of it says the same, and is no remote either: two stores with one log would part ways.
+    """
+    there = remote.store_log()
+    if there is not None and there.origin == store.log.origin:
+        raise UsageError(
+            f"{place.name}: {remote.url} is this very store, or a copy of it",
+            hint=f"kvg remote set {place.name} URL, of another place",
+        )
+
+
 def _is_same(path: str, other: str) -> bool:
     try:
         return os.path.samefile(path, other)

@@ -12,7 +12,9 @@ from kvg.frozen import frozen
 class RemoteState(Record):
     """A remote as last seen: refs that a push would move (``ahead``), and a pull (``behind``).
 
-    ``seen`` is False where nothing was ever pushed or fetched.
+    ``refused`` refs there were left out of the last fetch or pull that looked at them, which said
+    why; ``kvg remote show`` says it again. ``seen`` is False where nothing was ever pushed or
+    fetched.
     """
 
     type: ClassVar[str] = "remote-state"
@@ -20,6 +22,7 @@ class RemoteState(Record):
     seen: bool
     ahead: int
     behind: int
+    refused: int = 0
 
 
 @frozen
