@@ -120,9 +120,9 @@ class RegistryRemote:
     def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
         raise RemoteFailed(f"{self.url}: a registry holds artifacts, not single objects")
 
-    def put_blob(self, digest: Digest, parts: Sequence[Buffer]) -> bool:
-        """Put a blob unless it is there; whether it was put."""
-        if self._registry.has_blob(digest):
+    def put_blob(self, digest: Digest, parts: Sequence[Buffer], *, again: bool = False) -> bool:
+        """Put a blob unless it is there (``again``: also then); whether it was put."""
+        if not again and self._registry.has_blob(digest):
             return False
         self._registry.put_blob(digest, parts)
         return True

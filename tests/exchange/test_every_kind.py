@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kvg.digest import sha256
 from kvg.errors import Conflict, RemoteFailed
+from kvg.flow.push import push
 from kvg.remote import Access
 from kvg.verify import check_store
 from kvg.verify.check import VerifySummary
@@ -168,3 +170,76 @@ def test_of_two_pushes_at_once_one_is_refused(place: Place, tmp_path: Path) -> N
         remote.move("demo", Pointer(origin, 91), expect=before)
     assert remote.pointer("demo") == Pointer(origin, 90)
     remote.close()
+
+
+def spoil(place: Place, digest: str, folder: Path, share: Path) -> None:
+    """Change one bit of what lies at a remote as the object ``digest``; its size stays."""
+    from kvg.remote.layout import object_name
+
+    if place.to.startswith("s3:"):
+        from kvg.remote.s3 import S3Files
+
+        files = S3Files(place.to, place.access)
+        data = bytearray(files.read(object_name(digest), 1 << 20) or b"")
+        data[-1] ^= 1
+        files.write(object_name(digest), [data])
+        return
+    path = share / object_name(digest)
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def test_damage_of_unchanged_size_is_found_by_who_pulls_and_mended_by_who_pushes(
+    place: Place, tmp_path: Path, share: Path
+) -> None:
+    """A push sees nothing; a pull names object and remote, and takes it from another remote."""
+    if place.to.startswith("oci"):
+        pytest.skip("a registry's own test is below")
+    alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
+    bob = Person.make(tmp_path / "bob", place.access)
+    digest = alice.deposit("demo")
+    alice.push()
+    page = alice.store.manifest(digest).pages[0].digest
+    spoil(place, page, tmp_path, share)
+    assert alice.push("demo").transfer.objects_sent == 0
+    (refused,) = bob.clone(place.source, alice).findings
+    assert refused.code == 5 and page[:13] in refused.message
+    assert refused.hint == (
+        "damaged on origin: who has it whole puts it there anew, kvg push origin --verify"
+    )
+    assert not bob.store.own_refs()
+    alice.add(tmp_path / "second", "second")
+    tuple(push(alice.store, alice.settings, "second", ()))
+    bob.add(tmp_path / "second", "second")
+    taken = bob.pull()
+    assert not taken.findings and bob.store.ref("demo") == digest and whole(bob).bytes_ok
+    assert any("came from second" in text and "--verify" in text for text in bob.report.told)
+    assert alice.push(read_back=True).transfer.objects_sent == 1
+    carol = Person.make(tmp_path / "carol", place.access)
+    assert carol.clone(place.source, alice).states == {"demo": "new"}
+
+
+def test_a_damaged_blob_is_named_and_mended_where_the_registry_lets(
+    oci_server: Oci, tmp_path: Path
+) -> None:
+    url = oci_server.url(f"team/kv-{uuid.uuid4().hex}")
+    alice = Person.make(tmp_path / "alice", oci_server.access).init().add(url)
+    digest = alice.deposit("demo", range(700, 760))
+    alice.push()
+    page = alice.store.manifest(digest).pages[0].digest
+    stored = bytes(alice.store.objects.read_stored(page, what="page"))
+    name = sha256(stored).partition(":")[2]
+    (path,) = oci_server.folder.rglob(f"{name}/data")
+    path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    assert alice.push("demo").transfer.objects_sent == 0
+    bob = Person.make(tmp_path / "bob", oci_server.access)
+    (refused,) = bob.clone(url, alice).findings
+    assert refused.code == 5 and page[:13] in refused.message and "origin" in (refused.hint or "")
+    told = alice.push(read_back=True)
+    assert told.codes == [5] and name[:12] in told.findings[0].message
+    assert "removes the file of that blob" in (told.findings[0].hint or "")
+    path.unlink()
+    assert not alice.push(read_back=True).findings
+    assert bob.pull().states == {"demo": "new"}

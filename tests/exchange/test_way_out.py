@@ -95,7 +95,7 @@ def test_damage_there_is_not_to_be_looked_for_here(
     assert told and all(item.code in (5, 6) for item in told)
     assert not any("kvg fsck" in (item.hint or "") for item in told)
     if part in ("page", "manifest"):
-        assert "kvg push --verify" in (told[0].hint or "")
+        assert "kvg push origin --verify" in (told[0].hint or "")
         assert pushed.push(read_back=True).transfer.objects_sent == 1
         assert bob.pull().states == {"demo": "new"}
     assert not [item for item in fsck(bob.store, bob.settings) if item.type == "finding"]

@@ -29,9 +29,11 @@ def pull(
 ) -> Iterable[Record]:
     """Fetch, and move your own refs along.
 
-    Fast-forward only: a ref that went another way here is left, and told. What can't be had is
-    listed while everything else is taken. With --lock a ref gets the value that the file says, also
-    where the remote has gone on since.
+    Fast-forward only: a ref that went another way here is left, and told. Every byte is checked:
+    what is damaged or missing there is taken from another of your remotes, if one has it, and else
+    listed while everything else is taken; kvg push --verify, by who has it whole, mends it.
+
+    With --lock a ref gets the value that the file says, also where the remote has gone on since.
     """
     from kvg.flow.pull import pull as flow
 

@@ -30,8 +30,9 @@ def push(
     meanwhile, pull first. Whoever can read the remote can read the token ids of what is pushed.
 
     Of refs that move, and of those that are named, it is asked whether each object lies there under
-    its own header and as long as that says; bytes that were changed in place are not noticed. With
-    --verify all of it is read back, and what is damaged or gone is put there anew.
+    its own header and as long as that says. Bytes that were changed in place are noticed by whoever
+    pulls them, not by a push. With --verify all of it is read back, and what is damaged or gone is
+    put there anew; where a registry keeps a damaged blob all the same, that is told.
 
     What lies in the place of a ref and can't be one, or stands for no value of it, is replaced, and
     --delete takes it off.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt
+from kvg.flow.exchange.elsewhere import Elsewhere
 from kvg.flow.exchange.left_out import note_left_out
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.receiving import Counts, MissingObjects, Received, Receiver
@@ -106,8 +107,14 @@ class Fetch:
 
     def _batch(self, refs: Sequence[RemoteRef]) -> Iterator[Finding]:
         store = self._store
-        with store.pending() as pending, self._settings.report.task("fetch", 0, "B") as task:
-            receiver = Receiver(store, self._settings, self._remote, pending, task)
+        with (
+            store.pending() as pending,
+            self._settings.report.task("fetch", 0, "B") as task,
+            Elsewhere(store, self._settings, self.place) as elsewhere,
+        ):
+            receiver = Receiver(
+                store, self._settings, self._remote, pending, task, elsewhere=elsewhere
+            )
             receiver.counts = self.counts
             taken: list[Fetched] = []
             for ref in refs:
@@ -118,6 +125,7 @@ class Fetch:
                 except REFUSED as error:
                     yield told(error, ref.name)
             self._publish(taken, receiver)
+            elsewhere.tell()
         self.fetched += taken
 
     def _one(self, receiver: Receiver, ref: RemoteRef) -> tuple[Fetched, ...]:

@@ -55,7 +55,10 @@ class Place:
     def repair(self) -> str:
         """What helps against damage there."""
         if self.is_tracked:
-            return f"damaged on {self.name}: who pushes there puts it anew, kvg push --verify"
+            return (
+                f"damaged on {self.name}: who has it whole puts it there anew, "
+                f"kvg push {self.name} --verify"
+            )
         return "the bundle is damaged: copy it again, or have it made anew with kvg bundle create"
 
     def tracking(self, ref: str) -> str:

@@ -185,7 +185,7 @@ class Reader:
 
     def blamed(self, error: E) -> E:
         """``error``, about what was read there: what helps is not to be done here."""
-        if error.hint == LOCAL_HINT:
+        if error.hint in (None, LOCAL_HINT):
             error.hint = self.place.repair
         return error
 

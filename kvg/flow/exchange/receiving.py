@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, blake3_bytes, blake3_hex, hex_of, short
-from kvg.errors import Corrupt, KvgError, NotFound
+from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.flow.exchange.elsewhere import GIVES_NOTHING
 from kvg.flow.exchange.parallel import in_order
 from kvg.flow.exchange.planes import joiner
 from kvg.frozen import frozen
@@ -30,6 +31,7 @@ from kvg.verify.received import judge_received
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.flow.exchange.elsewhere import Elsewhere
     from kvg.flow.settings import Settings
     from kvg.objects.manifest import Manifest, Page
     from kvg.remote import Remote
@@ -124,8 +126,17 @@ class Receiver:
     """Receives from one remote, while ``store.exchange`` is held and ``pending`` is open."""
 
     def __init__(
-        self, store: Store, settings: Settings, remote: Remote, pending: Pending, task: Task
+        self,
+        store: Store,
+        settings: Settings,
+        remote: Remote,
+        pending: Pending,
+        task: Task,
+        *,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """``elsewhere``: who is asked for what ``remote`` lacks or has damaged."""
+        self._elsewhere = elsewhere
         self._store = store
         self._settings = settings
         self._remote = remote
@@ -274,7 +285,29 @@ class Receiver:
                     continue  # what is there is damaged: it is received anew
                 self.counts.add_skipped(wanted.digest, resumed=folder is self._quarantine)
                 return Had(raw)
-        return self._receive(wanted)
+        try:
+            return self._receive(wanted, self._remote)
+        except (Corrupt, NotFound):
+            found = self._from_others(wanted)
+            if found is None:
+                raise
+            return found
+
+    def _from_others(self, wanted: Wanted) -> Had | None:
+        """As ``_receive``, from another remote of the store; None where none has it whole."""
+        if self._elsewhere is None:
+            return None
+        for name, remote in self._elsewhere.remotes():
+            try:
+                had = self._receive(wanted, remote)
+            except RemoteFailed:
+                self._elsewhere.drop(name)
+            except GIVES_NOTHING:
+                continue
+            else:
+                self._elsewhere.note(name)
+                return had
+        return None
 
     def _first(self, wanted: Wanted, what: str) -> memoryview:
         """As ``_need``, for what everything else depends on."""
@@ -283,8 +316,8 @@ class Receiver:
         except NotFound as error:
             raise MissingObjects(what, [error]) from None
 
-    def _receive(self, wanted: Wanted) -> Had:
-        stored, n_new = self._download(wanted)
+    def _receive(self, wanted: Wanted, remote: Remote) -> Had:
+        stored, n_new = self._download(wanted, remote)
         part = self._part(wanted.digest)
         try:
             raw = kvz.decode(
@@ -314,7 +347,7 @@ class Receiver:
     def _part(self, digest: Digest) -> Path:
         return self._quarantine.folder / f"{hex_of(digest)}.part"
 
-    def _download(self, wanted: Wanted) -> tuple[bytes, int]:
+    def _download(self, wanted: Wanted, remote: Remote) -> tuple[bytes, int]:
         """The stored form, whole as far as its header tells, and how many bytes of it moved now.
 
         Nothing past the length that the header gives is read: a body without an end is refused. A
@@ -327,7 +360,7 @@ class Receiver:
         body = Body(wanted, begun)
         limit = stored_limit(wanted) - len(begun) + 1
         with PartFile(part, len(begun)) as kept:
-            for piece in self._remote.get(wanted.digest, start=len(begun), limit=limit):
+            for piece in remote.get(wanted.digest, start=len(begun), limit=limit):
                 body.add(piece)
                 kept.add(piece)
                 self._task.advance(len(piece))

@@ -106,11 +106,14 @@ class ArtifactSender:
         size = sum(memoryview(part).nbytes for part in parts)
         is_new = self._remote.put_blob(blob, parts)
         if read_back and not self._remote.blob_is_good(blob, size):
-            told = Corrupt(
-                f"blob {short(blob)} on {self._remote.url} is damaged",
-                hint="the registry does not keep what it is given",
-            )
-            return piece, told, is_new
+            is_new = self._remote.put_blob(blob, parts, again=True)
+            if not self._remote.blob_is_good(blob, size):
+                told = Corrupt(
+                    f"{self._remote.url}: blob {blob} is damaged there, and what is put in "
+                    "its place is not taken up",
+                    hint="whoever runs the registry removes the file of that blob; then push again",
+                )
+                return piece, told, is_new
         said = () if piece.digest is None else ((oci.RAW_DIGEST, str(piece.digest)),)
         notes = () if piece.kind == oci.MANIFEST else said
         return piece, oci.Descriptor(piece.kind, blob, size, notes), is_new
