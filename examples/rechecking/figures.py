@@ -402,6 +402,9 @@ def check_stored(table: Table) -> None:
 
 def check_energy(table: Table) -> None:
     for row in table.of("energy-row"):
+        wall, cpu = (sum(part) / 1e3 for part in zip(*row["runs_ms"], strict=True))
+        runs = len(row["runs_ms"])
+        expect(row, table.what, runs=runs, seconds=wall / runs, cpu_seconds=cpu / runs)
         need((row["joules"] is None) is (row["counter"] is None), f"{table.what}: joules of what?")
         need(row["tokens_computed"] <= row["tokens"], f"{table.what}: tokens_computed")
 
@@ -413,6 +416,47 @@ def check_choosing(table: Table) -> None:
         n = len(row["rights"])
         need(len(row["tokens"]) == n, f"{what}: an answer without its tokens")
         expect(row, what, questions=n, right=sum(row["rights"]), answer_s=row["answers_s"] / n)
+
+
+def check_asking(table: Table) -> None:
+    rows, what = table.of("asking-row"), table.what
+    table.numbered(rows, "number")
+    table.grid(rows, "question")
+    most = table.one("asking-summary")["blocks"]
+    for row in rows:
+        need(not row["found"] or 1 <= (row["rank"] or 0) <= most, f"{what}: found, and not tried")
+    names = ("found", "cited", "right", "right_alone", "equal")
+    expect(table.one("asking-summary"), what, questions=len(rows),
+           **{name: sum(row[name] for row in rows) for name in names})  # fmt: skip
+
+
+def check_session(table: Table) -> None:
+    what, row = table.what, table.one("session-start")
+    found: dict[str, Row] = {}
+    for name in ("typer", "graft", "first_token"):
+        runs = row[f"{name}_runs_ms"]
+        found[f"{name}_ms"] = {"least": min(runs), "median": median(runs)}
+        same(row["runs"], len(runs), f"{what}: runs")
+    graft, typer = found["graft_ms"], found["typer_ms"]
+    found["ratio"] = {name: graft[name] / typer[name] for name in typer}
+    for name, values in found.items():
+        need(row[name].keys() == values.keys(), f"{what}: {name}: fields")
+        for key, value in values.items():
+            same(row[name][key], value, f"{what}: {name}: {key}")
+    row = table.one("session-deposit")
+    need(all(len(run) == 4 for run in row["runs_ms"]), f"{what}: runs_ms: not four of each")
+    wall = [run[1] / run[0] - 1 for run in row["runs_ms"]]
+    cpu = [run[3] / run[2] - 1 for run in row["runs_ms"]]
+    columns = [median(column) for column in zip(*row["runs_ms"], strict=True)]
+    expect(row, what, repeats=len(row["runs_ms"]), prefill_ms=columns[0], deposit_ms=columns[1],
+           overhead=median(wall), overhead_cpu=median(cpu))  # fmt: skip
+
+
+def check_abreast(table: Table) -> None:
+    row, what = table.one("context-abreast"), table.what
+    for name, found in (("ratio", ""), ("ratio_cpu", "cpu_")):
+        pairs = zip(row[f"abreast_{found}s"], row[f"alone_{found}s"], strict=True)
+        expect(row, what, rounds=len(row["alone_s"]), **{name: median([a / b for a, b in pairs])})
 
 
 def check_context(table: Table) -> None:

@@ -60,6 +60,9 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("bench-setup store-deposit store-row", f.check_stored),
     ("bench-setup energy-row", f.check_energy),
     ("bench-setup choosing-row", f.check_choosing),
+    ("bench-setup asking-row asking-summary", f.check_asking),
+    ("bench-setup session-start session-deposit", f.check_session),
+    ("bench-setup context-abreast", f.check_abreast),
     ("bench-setup context-made context-access context-bench-summary", f.check_context),
 )
 

@@ -10,8 +10,8 @@ from rechecking.rows import Row, need
 DIGEST = re.compile("sha256:[0-9a-f]{64}")
 VERSION = "schema_version"
 
-# n: a count; x: a finite number, not negative; s: text; b: true or false; d: a digest; l: a list;
-# o: an object. A ? lets null stand for it.
+# n: a count; x: a finite number, not negative, f: of any sign; s: text; t: text, or none of it;
+# b: true or false; d: a digest; l: a list; o: an object. A ? lets null stand for it.
 SETUP = "bench:s model:s architecture:s fingerprint:d dtype:s engine:d cpu:s cores:n threads:n"
 SHAPES = {
     "bench-setup": SETUP + " device:s versions:o",
@@ -84,8 +84,18 @@ SHAPES = {
     "share:x runs_ms:l",
     "choosing-row": "task:s way:s questions:n right:n rights:l prepare_s:x answers_s:x answer_s:x "
     "tokens:l",
+    "asking-row": "number:n question:s place:s ref:s rank:?n found:b citations:l cited:b said:t "
+    "right:b said_alone:t right_alone:b equal:b seconds:x",
+    "asking-summary": "questions:n context_tokens:n context_blocks:n block_tokens:n blocks:n "
+    "found:n cited:n right:n right_alone:n equal:n",
+    "session-start": "runs:n tokens:n typer_ms:o graft_ms:o first_token_ms:o ratio:o load:x "
+    "typer_runs_ms:l graft_runs_ms:l first_token_runs_ms:l",
+    "session-deposit": "tokens:n repeats:n prefill_ms:x deposit_ms:x overhead:f overhead_cpu:f "
+    "runs_ms:l",
+    "context-abreast": "blocks:n tokens:n rounds:n jobs:n alone_s:l abreast_s:l alone_cpu_s:l "
+    "abreast_cpu_s:l ratio:x ratio_cpu:x load:x",
     "energy-row": "way:s tokens:n tokens_computed:n runs:n seconds:x cpu_seconds:x joules:?x "
-    "counter:?s",
+    "counter:?s runs_ms:l",
     "context-made": "context:s blocks:n tokens:n files:n computed:n kept:n removed:n "
     "tokens_computed:n bytes_raw:n bytes_stored:n seconds:x",
     "context-access": "number:n offset:n block:n first_token_ms:x restored_bytes:n memory_bytes:n "
@@ -126,7 +136,12 @@ RAW = {
     "store-deposit": "tokens runs_ms",
     "store-row": "tokens bytes_raw bytes_stored runs_ms",
     "choosing-row": "rights prepare_s answers_s tokens",
-    "energy-row": "tokens tokens_computed runs seconds cpu_seconds joules",
+    "energy-row": "tokens tokens_computed joules runs_ms",
+    "asking-row": "rank found cited right right_alone equal seconds",
+    "asking-summary": "context_tokens context_blocks block_tokens blocks",
+    "session-start": "tokens typer_runs_ms graft_runs_ms first_token_runs_ms load",
+    "session-deposit": "tokens runs_ms",
+    "context-abreast": "blocks tokens jobs alone_s abreast_s alone_cpu_s abreast_cpu_s load",
     "context-made": "tokens blocks bytes_raw bytes_stored seconds",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
     "context-bench-summary": "blocks tokens windows",
@@ -165,6 +180,7 @@ def is_formed(value: object, form: str) -> bool:
         "x": lambda: is_number and math.isfinite(value) and value >= 0,
         "f": lambda: is_number and math.isfinite(value),
         "s": lambda: isinstance(value, str) and bool(value),
+        "t": lambda: isinstance(value, str),
         "b": lambda: isinstance(value, bool),
         "d": lambda: isinstance(value, str) and DIGEST.fullmatch(value) is not None,
         "l": lambda: isinstance(value, list),

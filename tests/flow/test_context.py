@@ -230,7 +230,12 @@ def test_ask_grafts_the_block_that_has_the_words(user: models.User, corpus: Path
     request = ContextAskRequest("docs", "Where is zebra3?", max_tokens=6)
     answer = ask_context(user.store, user.settings, request)
     assert answer.exact and len(answer.candidates) == 1
-    assert answer.citations[0].startswith("docs/3.md:")
+    for cited, passage in zip(answer.citations, answer.passages, strict=True):
+        path, _, line = cited.rpartition(":")
+        rows = (user.folder / path).read_text().split("\n")
+        assert path == "docs/3.md" and "zebra3" in rows[int(line) - 1]
+        begin, _, first = passage.rpartition(":")
+        assert begin == path and int(first) <= int(line)
     assert answer.ref == next(search_context(user.store, "docs", "zebra3")).ref
     cited = find_place(user.store, "docs", answer.citations[0])
     assert cited.ref == answer.ref

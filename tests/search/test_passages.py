@@ -37,9 +37,46 @@ def test_the_best_passage_comes_first_and_words_of_the_path_count() -> None:
     assert [hit.passage.path for hit in index.search("page", limit=5)] == ["b/c.py", "a.md"]
     assert [hit.passage.path for hit in index.search("page", limit=5, block=1)] == ["a.md"]
     assert [hit.passage for hit in index.search("rotary_angle", limit=5)] == [ROWS[2]]
-    assert index.search("rotary", limit=5) == ()
+    assert [hit.passage for hit in index.search("rotary", limit=5)] == [ROWS[2]]
+    assert index.search("angle_rotary", limit=5) == ()
     scores = [hit.score for hit in index.search("page keys", limit=5)]
     assert scores == sorted(scores, reverse=True) and scores[0] > 0
+
+
+def test_words_that_tell_nothing_decide_nothing() -> None:
+    rows = [
+        Passage(1, "a", 1, "What is it that the one of them is for? It is what it is.\n"),
+        Passage(2, "b", 1, "Grafts restore pages.\n"),
+    ]
+    index = PassageIndex.of(build_index(rows, mark="m"))
+    assert [hit.passage.path for hit in index.search("What is it that grafts?", limit=5)] == ["b"]
+    assert [hit.passage.path for hit in index.search("what is that", limit=5)] == ["a"]
+
+
+@pytest.mark.parametrize("query", ["grafting", "grafted", "restores", "GRAFT", "restor"])
+def test_a_word_that_stands_nowhere_is_found_in_another_form(query: str) -> None:
+    rows = [Passage(1, "a", 1, "Grafts restore pages.\n"), Passage(2, "b", 1, "Rest.\n")]
+    index = PassageIndex.of(build_index(rows, mark="m"))
+    assert [hit.passage.path for hit in index.search(query, limit=5)] == ["a"]
+
+
+def test_the_best_line_of_a_passage_is_told() -> None:
+    text = "A page.\nIt has keys.\nA witness is a digest\nof the logits at the end.\nNo more.\n"
+    index = PassageIndex.of(build_index([Passage(1, "a", 7, text)], mark="m"))
+    for query, line in (
+        ("What is a witness?", 9),
+        ("logits witness", 9),
+        ("the last logits", 10),
+        ("key", 8),
+    ):
+        (hit,) = index.search(query, limit=5)
+        assert (hit.passage.line, hit.line) == (7, line), query
+
+
+def test_a_section_begins_a_passage() -> None:
+    text = "# One\n\n" + "about it\n" * 30 + "\n# Two\n\nshort\n\n# Three\n\nshort\n"
+    assert [item.text[:5] for item in cut_passages(1, "f", 1, text)] == ["# One", "# Two"]
+    assert "".join(item.text for item in cut_passages(1, "f", 1, text)) == text
 
 
 def test_a_limit_beyond_every_number() -> None:

@@ -18,7 +18,7 @@ from kvg.flow.records.contexts import (
 )
 
 SHOWN_LINES = 3
-"""Lines of a passage that a person sees of it."""
+"""Lines of a passage that a person sees of it, from the one before the best."""
 
 
 def entry(record: ContextEntry, view: View) -> Iterator[str]:
@@ -66,18 +66,21 @@ def place(record: ContextPlace, view: View) -> Iterator[str]:
 
 
 def passage(record: ContextPassage, view: View) -> Iterator[str]:
-    name = view.terminal.out(f"{one_line(record.path)}:{record.line}", "bold")
+    name = view.terminal.out(f"{one_line(record.path)}:{record.best_line}", "bold")
     yield f"{name}  {record.ref}  {record.score:.1f}\n"
-    rows = [row for row in record.text.splitlines() if row.strip()]
-    for row in rows if view.verbose else rows[:SHOWN_LINES]:
+    rows = record.text.split("\n")
+    if not view.verbose:
+        first = max(0, record.best_line - record.line - 1)
+        rows = [row for row in rows[first:] if row.strip()][:SHOWN_LINES]
+    for row in filter(str.strip, rows):
         yield f"    {printable(row) if view.person else row}\n"
 
 
 def answer(record: ContextAnswer, view: View) -> Iterator[str]:
     """The text on stdout, with where it stands; what the graft was on stderr."""
     yield (printable(record.text) if view.person else record.text) + "\n"
-    for citation in record.citations:
-        yield f"[{one_line(citation)}]\n"
+    for citation, passage in zip(record.citations, record.passages, strict=True):
+        yield f"[{one_line(citation)}]  passage from line {passage.rpartition(':')[2]}\n"
     exact = "exact" if record.exact else "not exact"
     tried = f", the best of {len(record.candidates)}" if len(record.candidates) > 1 else ""
     view.aside(

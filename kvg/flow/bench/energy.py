@@ -55,18 +55,20 @@ def _row(
     way: str, work: Callable[[], None], runs: int, tokens: int, tokens_computed: int
 ) -> EnergyRow:
     """All of ``runs``, for one of them."""
+    took = []
     with counted() as energy:
-        wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(runs):
+            wall, cpu = time.perf_counter(), time.process_time()
             work()
-        seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
+            took.append(((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3))
     return EnergyRow(
         way=way,
         tokens=tokens,
         tokens_computed=tokens_computed,
         runs=runs,
-        seconds=seconds / runs,
-        cpu_seconds=cpu_seconds / runs,
+        seconds=sum(run[0] for run in took) / runs / 1e3,
+        cpu_seconds=sum(run[1] for run in took) / runs / 1e3,
         joules=None if energy.joules is None else energy.joules / runs,
         counter=energy.counter,
+        runs_ms=tuple(took),
     )

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from kvg.flow.registered import RegisteredModel
     from kvg.flow.settings import Settings
     from kvg.model.session import Session
-    from kvg.model.text import Tokenizer
+    from kvg.model.text import Message, Tokenizer
     from kvg.objects.manifest import Engine
     from kvg.objects.verified import Verified
-    from kvg.search import PassageIndex
+    from kvg.search import Hit, PassageIndex
     from kvg.store import Store
 
 CITATIONS = 3
@@ -59,13 +59,15 @@ def ask_context(store: Store, settings: Settings, request: ContextAskRequest) ->
             )
         candidates = _candidates(store, settings, request, ranked)
         best = min(candidates, key=_order)
+        cited = _cited(index, ranked[best.rank - 1], request.question, best.text)
         return ContextAnswer(
             context=request.name,
             ref=best.ref,
             digest=best.digest,
             question=request.question,
             text=best.text,
-            citations=_citations(index, ranked[best.rank - 1], request.question, best.text),
+            citations=tuple(f"{hit.passage.path}:{hit.line}" for hit in cited),
+            passages=tuple(f"{hit.passage.path}:{hit.passage.line}" for hit in cited),
             exact=True,
             saved_tokens=best.saved_tokens,
             first_token_ms=best.first_token_ms,
@@ -133,11 +135,10 @@ def _answer(
 
     session = opened.session
     began = time.perf_counter()
-    messages = ({"role": "user", "content": request.question},)
     asked = ask_messages(
         session,
         opened.tokenizer,
-        messages,
+        messages_of(request.question),
         exemplar=verified,
         place=partial(grafted_slot, settings, session),
         n_more=request.max_tokens,
@@ -157,6 +158,11 @@ def _answer(
     )
 
 
+def messages_of(question: str) -> tuple[Message, ...]:
+    """How a model is asked: one turn of the chat template, which goes on after the block's text."""
+    return ({"role": "user", "content": question},)
+
+
 def _supported(store: Store, block: StoredBlock, answer: str) -> int:
     """How many thousandths of the longer words of ``answer`` stand in the block."""
     words = set(_LONG_WORD.findall(answer.lower()))
@@ -168,9 +174,6 @@ def _supported(store: Store, block: StoredBlock, answer: str) -> int:
     return 1000 * len(held) // len(words)
 
 
-def _citations(
-    index: PassageIndex, block: StoredBlock, question: str, answer: str
-) -> tuple[str, ...]:
-    """``path:line`` of the passages of ``block`` that have most of the question and the answer."""
-    hits = index.search(f"{question} {answer}", limit=RANKED, block=block.number)
-    return tuple(f"{hit.passage.path}:{hit.passage.line}" for hit in hits[:CITATIONS])
+def _cited(index: PassageIndex, block: StoredBlock, question: str, answer: str) -> tuple[Hit, ...]:
+    """The passages of ``block`` that have most of the question and the answer."""
+    return index.search(f"{question} {answer}", limit=CITATIONS, block=block.number)

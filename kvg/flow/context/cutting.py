@@ -5,7 +5,6 @@ A block that stands from before is kept where its text still stands; only what l
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -14,13 +13,12 @@ from typing import Protocol
 from kvg.flow.context.corpus import File
 from kvg.flow.sources import joined
 from kvg.frozen import frozen
-from kvg.search import rows_of
+from kvg.search import SECTION_START, rows_of
 
 SLACK = 0.1
 """The last part of a block in which a better boundary is preferred to a fuller block."""
 
 _LINE, _PARAGRAPH, _SECTION, _FILE = range(4)
-_SECTION_START = re.compile(r"(#{1,6} |def |class |async def |@|\.\. |={3,}|-{3,})")
 
 Place = tuple[int, int]
 """A position in a corpus: the number of a file, and a character in it."""
@@ -227,4 +225,4 @@ def _rank(row: str, following: str | None, *, whole: bool) -> int:
         return _FILE
     if row.strip() or following is None:
         return _LINE
-    return _SECTION if _SECTION_START.match(following) else _PARAGRAPH
+    return _SECTION if SECTION_START.match(following) else _PARAGRAPH

@@ -24,9 +24,6 @@ LIMIT = 5
 RANKED = 64
 """Passages that blocks are ranked by."""
 
-COUNTED = 3
-"""Passages of one block that count: many weak ones do not outweigh a good one."""
-
 
 def search_context(
     store: Store, name: str, query: str, *, limit: int = LIMIT
@@ -47,18 +44,19 @@ def search_context(
             ref=found.blocks[passage.block - 1].ref,
             path=passage.path,
             line=passage.line,
+            best_line=hit.line,
             score=hit.score,
             text=passage.text,
         )
 
 
 def rank_blocks(hits: tuple[Hit, ...]) -> tuple[int, ...]:
-    """The numbers of the blocks that ``hits`` lie in, the best first; ties by place."""
-    scores: dict[int, list[float]] = {}
-    for hit in hits:
-        scores.setdefault(hit.passage.block, []).append(hit.score)
-    totals = {block: sum(sorted(found)[-COUNTED:]) for block, found in scores.items()}
-    return tuple(sorted(totals, key=lambda block: (-totals[block], block)))
+    """The numbers of the blocks that ``hits`` lie in, each where its best one stands.
+
+    Weaker ones of the same block do not count: added up they put long blocks first, and the right
+    block last more often (``bench/asking.py``).
+    """
+    return tuple(dict.fromkeys(hit.passage.block for hit in hits))
 
 
 @contextmanager

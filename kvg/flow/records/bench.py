@@ -481,7 +481,8 @@ class EnergyRow(Record):
     """What one way to the first token of a text cost. ``tokens_computed`` went through the model.
 
     ``joules`` is None where the machine has no counter: it is never reckoned from assumed watts.
-    ``counter`` names what was read: ``rapl``, ``nvml`` or both.
+    ``counter`` names what was read: ``rapl``, ``nvml`` or both. ``runs_ms`` has the clock's and the
+    processor's milliseconds of every run; ``seconds`` and ``cpu_seconds`` are their means.
     """
 
     type: ClassVar[str] = "energy-row"
@@ -493,6 +494,7 @@ class EnergyRow(Record):
     cpu_seconds: float
     joules: float | None
     counter: str | None
+    runs_ms: tuple[tuple[float, float], ...]
 
 
 @frozen

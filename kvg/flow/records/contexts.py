@@ -81,13 +81,17 @@ class ContextPlace(Record):
 
 @frozen
 class ContextPassage(Record):
-    """A passage that has words of the query, the best first; ``score`` is BM25's."""
+    """A passage that has words of the query, the best first; ``score`` is BM25's.
+
+    It begins at ``line`` of ``path``; ``best_line`` is the one that has most of the words.
+    """
 
     type: ClassVar[str] = "context-passage"
     context: str
     ref: str
     path: str
     line: int
+    best_line: int
     score: float
     text: str
 
@@ -114,7 +118,11 @@ class Candidate:
 
 @frozen
 class ContextAnswer(Record):
-    """An answer from the one block that was chosen, and where in it the words are found."""
+    """An answer from the one block that was chosen, and where in it the words are found.
+
+    ``citations`` are ``path:line`` of the lines that have most of them, ``passages`` of where the
+    passages begin that those stand in.
+    """
 
     type: ClassVar[str] = "context-answer"
     context: str
@@ -123,6 +131,7 @@ class ContextAnswer(Record):
     question: str
     text: str
     citations: tuple[str, ...]
+    passages: tuple[str, ...]
     exact: bool
     saved_tokens: int
     first_token_ms: float
