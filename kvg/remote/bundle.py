@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvg import codec as kvz
@@ -206,7 +206,7 @@ class Bundle:
         for at in range(start, stop, PIECE_BYTES):
             yield stored[at : min(at + PIECE_BYTES, stop)]
 
-    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+    def put(self, digest: Digest, parts: Iterable[Buffer]) -> None:
         raise self._read_only()
 
     def origins(self) -> tuple[str, ...]:

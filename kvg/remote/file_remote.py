@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import PREFIX, is_digest
@@ -68,7 +68,7 @@ class FileRemote:
     def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
         return self._files.stream(layout.object_name(digest), start=start, limit=limit)
 
-    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+    def put(self, digest: Digest, parts: Iterable[Buffer]) -> None:
         self._files.write(layout.object_name(digest), parts)
 
     def origins(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvg import codec as kvz
@@ -117,7 +117,7 @@ class RegistryRemote:
         for at in range(start, stop, PIECE_BYTES):
             yield stored[at : min(at + PIECE_BYTES, stop)]
 
-    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+    def put(self, digest: Digest, parts: Iterable[Buffer]) -> None:
         raise RemoteFailed(f"{self.url}: a registry holds artifacts, not single objects")
 
     def put_blob(self, digest: Digest, parts: Sequence[Buffer], *, again: bool = False) -> bool:

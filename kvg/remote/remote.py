@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Remote(Protocol):
         caller stops a body that has no end.
         """
 
-    def put(self, digest: Digest, parts: Sequence[Buffer]) -> None:
+    def put(self, digest: Digest, parts: Iterable[Buffer]) -> None:
         """Store an object's stored form: visible only once it is whole and its bytes are durable.
 
         That it is there is durable before a log or a pointer that is written later. Putting it

@@ -18,6 +18,8 @@ from kvg.remote import layout, wire
 from kvg.signing import base64
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from kvg.canon import Json
     from kvg.digest import Digest
     from kvg.remote.directory import DirectoryFiles
@@ -168,14 +170,15 @@ class Server:
 
 
 class Late:
-    """Ends of writes: each waits for the disk on a thread of its own, and is answered in order.
+    """Ends of writes: several wait for the disk at once, and each is answered in its order.
 
     Nobody else writes to ``sink`` between ``add`` and ``settle``.
     """
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
-        self._ends: queue.Queue[Callable[[], None] | None] = queue.Queue(MOST_LATE)
+        self._pool: Executor | None = None
+        self._ends: queue.Queue[Future[None] | None] = queue.Queue(MOST_LATE)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: OSError | ValueError | None = None
 
@@ -185,10 +188,16 @@ class Late:
     def __exit__(self, *_: object) -> None:
         self._ends.put(None)
         self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def add(self, end: Callable[[], None]) -> None:
         """Call ``end`` after those before it, and answer with what becomes of it."""
-        self._ends.put(end)
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(MOST_LATE)
+        self._ends.put(self._pool.submit(end))
 
     def settle(self) -> None:
         """Wait until everything is answered. Raises what kept an answer from being written."""
@@ -200,7 +209,7 @@ class Late:
         while (end := self._ends.get()) is not None:
             answer: Answer = {}
             try:
-                end()
+                end.result()
             except KvgError as error:
                 answer = failure(error)
             try:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 1 << 30
 """The largest object whose size the caller doesn't state."""
 
+SENT_BYTES = 256 << 10
+"""How much of a file is read at once where it goes on elsewhere."""
+
 HEADER_SLACK_BYTES = 1 << 16
 FILE_MODE = 0o444
 
@@ -358,6 +361,26 @@ class ObjectFolder:
             with durable.translated(self._stored(digest)):
                 return _read_whole(fd, size)
 
+    def checked_file(self, digest: Digest, *, size: int | None, what: str) -> StoredFile | None:
+        """The file of an object in codec 0, every byte checked; None for one in another codec.
+
+        Raises ``Corrupt`` naming ``what``.
+        """
+        from kvg import codec as kvz
+
+        with self._opened(digest, what) as (fd, n_stored), durable.translated(self._stored(digest)):
+            found = kvz.check_raw(
+                lambda buffer, position: os.preadv(fd, [buffer], position),
+                n_stored,
+                digest=digest,
+                size=size,
+                what=what,
+                head_bytes=0,
+                with_blake3=False,
+                limit=LIMIT_BYTES,
+            )
+        return None if found is None else StoredFile(self._stored(digest), n_stored)
+
     @contextmanager
     def _opened(self, digest: Digest, what: str) -> Iterator[tuple[int, int]]:
         """The object's file, open, and its size. Raises ``Corrupt`` naming ``what``."""
@@ -465,6 +488,27 @@ def _sorted_names(folder: Path | str) -> list[str]:
         return []
     except OSError as error:
         durable.raise_translated(error, folder)
+
+
+class StoredFile:
+    """An object's file, read in pieces that stay in a core's cache; again each time it is asked."""
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        self._path = path
+        self.size_bytes = size_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        with durable.translated(self._path):
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                left = self.size_bytes
+                while left and (piece := os.read(fd, min(left, SENT_BYTES))):
+                    left -= len(piece)
+                    yield piece
+            finally:
+                os.close(fd)
+        if left:
+            raise Corrupt(f"{self._path}: became shorter while it was read", hint="kvg fsck")
 
 
 def _read_whole(fd: int, size: int) -> bytes:

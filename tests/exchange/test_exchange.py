@@ -18,7 +18,7 @@ from kvg.flow.gc import gc
 from kvg.flow.pull import pull
 from kvg.flow.push import push
 from kvg.flow.rejected import check_outcomes
-from kvg.flow.remote import remote_remove, remote_show
+from kvg.flow.remote import remote_remove, remote_set, remote_show
 from kvg.flow.status import remote_state
 from kvg.gates.outcome import outcome_of
 from kvg.log.receipts import check_receipt, parse_receipt
@@ -525,3 +525,26 @@ def test_a_dry_pull_goes_by_the_keys_it_is_given(alice: Person, bob: Person, sha
             tuple(fetch(bob.store, dry, trust=["abcdef012345"]))
     assert (bob.store.log.size, bob.store.trust) == before
     assert any("would be trusted" in text for text in bob.report.told)
+
+
+def test_what_goes_as_it_lies_is_checked_and_never_held_whole(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvg.flow.exchange.sending.STREAMED_FROM_BYTES", 1)
+    monkeypatch.setattr("kvg.store.objects.SENT_BYTES", 100)
+    remote_set(alice.store, alice.settings, "origin", url=None, codec=0)
+    bad, good = alice.deposit("bad", range(60, 90)), alice.deposit("good")
+    page = alice.store.manifest(bad).pages[0].digest
+    path = alice.store.objects.stored_path(page)
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    pushed = alice.push()
+    assert pushed.codes == [5]
+    assert pushed.states == {"good": "new"} and not (share / object_name(page)).exists()
+    for item in alice.store.manifest(good).pages:
+        there = share / object_name(item.digest)
+        assert there.read_bytes() == alice.store.objects.stored_path(item.digest).read_bytes()
+    path.write_bytes(whole)
+    assert alice.push().states == {"bad": "new", "good": "unchanged"}
+    assert bob.clone(share, alice).states == {"bad": "new", "good": "new"}

@@ -21,6 +21,7 @@ from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.closure import Closure, closure
+from kvg.store.objects import StoredFile
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.begun import Begun
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 MAX_NOTE_BYTES = 1 << 16
+STREAMED_FROM_BYTES = 1 << 20
+"""What is at least this long, and goes as it lies here, is never held whole."""
+
 ATTESTATION_START = b'{"envelope":'
 """How an attestation's entry begins, and no other: entries are canonical."""
 
@@ -134,7 +138,7 @@ class Sender:
             except Corrupt as error:
                 return digest, error
             self._remote.put(digest, parts)
-            return digest, sum(memoryview(part).nbytes for part in parts)
+            return digest, _size_of(parts)
 
         for digest, done in in_order(put, digests, jobs=self._settings.jobs):
             task.advance(1)
@@ -146,13 +150,18 @@ class Sender:
 
     def _encoder(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form]
-    ) -> Callable[[Digest], Sequence[Buffer]]:
+    ) -> Callable[[Digest], Sequence[Buffer] | StoredFile]:
         """What gives each of ``digests`` as it goes to the remote. It raises ``Corrupt``."""
         n_bytes = sum(forms[digest].size or 0 for digest in digests if digest in forms)
         split = splitter(n_bytes if self._place.codec == kvz.PLANES else 0)
 
-        def encode(digest: Digest) -> Sequence[Buffer]:
+        def encode(digest: Digest) -> Sequence[Buffer] | StoredFile:
             form = forms.get(digest, Form())
+            if self._place.codec == kvz.RAW and (form.size or 0) >= STREAMED_FROM_BYTES:
+                what = f"object {short(digest)}"
+                file = self._store.objects.checked_file(digest, size=form.size, what=what)
+                if file is not None:
+                    return file
             return stored_form(self._store, digest, form, self._place.codec, split=split)
 
         return encode
@@ -164,7 +173,7 @@ class Sender:
         encode = self._encoder(going, outgoing.forms)
 
         def size(digest: Digest) -> int:
-            return sum(memoryview(part).nbytes for part in encode(digest))
+            return _size_of(encode(digest))
 
         return sum(in_order(size, going, jobs=self._settings.jobs))
 
@@ -188,6 +197,12 @@ class Sender:
         return frozenset(d for d, good in zip(digests, checked, strict=True) if not good)
 
 
+def _size_of(parts: Sequence[Buffer] | StoredFile) -> int:
+    if isinstance(parts, StoredFile):
+        return parts.size_bytes
+    return sum(memoryview(part).nbytes for part in parts)
+
+
 def stored_form(
     store: Store,
     digest: Digest,
@@ -205,7 +220,7 @@ def stored_form(
     if codec == kvz.PLANES and form.element == 1:
         codec = kvz.ZSTD
     is_kept = codec is None or kvz.parse_header(stored, what=what).codec == codec
-    raw = kvz.decode(stored, digest=digest, size=form.size, what=what, check_frames=is_kept)
+    raw = kvz.decode(stored, digest=digest, size=form.size, what=what, check_frames=False)
     if codec is None or is_kept:
         return [stored]
     made = kvz.encode(
