@@ -22,6 +22,7 @@ from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import REFUSED, Reader, told
 from kvg.flow.records.exchange import RemoteCollected
 from kvg.flow.records.findings import Finding
+from kvg.remote.address import split_scheme
 from kvg.remote.file_remote import FileRemote
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
             )
         remote.check()
         check_nobodys(remote)
+        if split_scheme(place.url)[0] == "s3":
+            settings.report.notice(
+                f"{place.name}: parts of uploads that were killed can't be listed here; a life-cycle "
+                "rule of the bucket, AbortIncompleteMultipartUpload, removes them"
+            )
         is_dry = settings.tell_dry_run()
         with marked(remote, store.log.origin, settings.report, dry_run=is_dry) as removal:
             reader = Reader(store, place, remote, keep=not settings.dry_run, report=settings.report)

@@ -355,7 +355,20 @@ def _members(path: Path, file_size: int) -> dict[str, Span]:
     except OSError as error:
         durable.raise_translated(error, path)
     _check_end(path, end, file_size)
+    _check_paddings(path, spans)
     return spans
+
+
+def _check_paddings(path: Path, spans: Mapping[str, Span]) -> None:
+    """Members are filled up to whole blocks with zeros: nothing else can ride along there."""
+    with durable.translated(path), open(path, "rb", buffering=0, opener=durable.plain) as file:
+        for name, span in spans.items():
+            wanted = padding(span.size)
+            if wanted and os.pread(file.fileno(), len(wanted), span.start + span.size) != wanted:
+                raise Corrupt(
+                    f"{path}: what fills up {name} is not zero",
+                    hint="nothing of it was unpacked; make it anew with kvg bundle create",
+                )
 
 
 def _check_end(path: Path, end: int, file_size: int) -> None:

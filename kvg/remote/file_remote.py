@@ -126,12 +126,21 @@ class FileRemote:
             self._files.swap(
                 self._ref(name),
                 None if pointer is None else layout.encode_pointer(pointer),
-                expect=_bytes_of(expect),
+                expect=self._expected(name, expect),
             )
         except Conflict:
             raise Conflict(
                 f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again"
             ) from None
+
+    def _expected(self, name: str, expect: Expected) -> bytes | None:
+        """The bytes that ``expect`` has; of what is larger than any pointer the first were seen."""
+        if not isinstance(expect, layout.MalformedPointer):
+            return None if expect is None else layout.encode_pointer(expect)
+        if len(expect.data) <= layout.MAX_SMALL_BYTES:
+            return expect.data
+        there = self._files.read(self._ref(name), layout.MAX_LISTING_BYTES)
+        return there if there is not None and there.startswith(expect.data) else expect.data
 
     def _ref(self, name: str) -> str:
         full = f"{layout.REFS}/{name}"
@@ -327,12 +336,6 @@ class FileRemote:
                 hint="its owner copies the whole folder there, or pushes once more",
             )
         return layout.parse_listing(data, what=f"{self.url}: {layout.LISTING_FILE}")
-
-
-def _bytes_of(expect: Expected) -> bytes | None:
-    if isinstance(expect, layout.MalformedPointer):
-        return expect.data
-    return None if expect is None else layout.encode_pointer(expect)
 
 
 def _new_mark(origin: str) -> bytes:

@@ -161,7 +161,10 @@ class RegistryRemote:
         return tuple(sorted(tag.replace("..", "/") for tag in found))
 
     def pointer(self, name: str) -> Pointer | None:
-        return self._pointer_of(self._look(tag_of(name, self.url)))
+        found = self._standing(self._look(tag_of(name, self.url)))
+        if isinstance(found, layout.MalformedPointer):
+            raise found
+        return found
 
     def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
         def read(name: str) -> Pointer | Corrupt | None:
@@ -183,7 +186,7 @@ class RegistryRemote:
         tag = tag_of(name, self.url)
         self._take_turn()
         there = self._look(tag)
-        if self._pointer_of(there) != expect:
+        if not _is_same(self._standing(there), expect):
             raise self._moved(name)
         if pointer is None:
             if there is not None:
@@ -196,7 +199,7 @@ class RegistryRemote:
         data = oci.encode_image(_image(name, pointer, held))
         self._attest(held, oci.describe(data, oci.IMAGE, artifact_type=oci.ARTIFACT), data)
         now = self._look(tag)
-        if self._pointer_of(now) != expect:
+        if not _is_same(self._standing(now), expect):
             raise self._moved(name)
         self._registry.put_manifest(tag, data, oci.IMAGE)
         if (now := self._look(tag)) is None or now.digest != sha256(data):
@@ -320,14 +323,21 @@ class RegistryRemote:
     def _moved(self, name: str) -> Conflict:
         return Conflict(f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again")
 
-    def _pointer_of(self, tagged: Tagged | None) -> Pointer | None:
+    def _standing(self, tagged: Tagged | None) -> Expected:
+        """What a tag's image manifest points at; one that is malformed is known by its digest."""
         if tagged is None:
             return None
         notes = dict(tagged.image.annotations)
         origin, digits = notes.get(oci.ORIGIN, ""), notes.get(oci.POSITION, "")
-        if not digits.isascii() or not digits.isdigit() or len(digits) > 16:
-            raise Corrupt(f"{self.url}: a ref without a pointer")
-        return layout.Pointer(origin, int(digits))
+        try:
+            if not digits.isascii() or not digits.isdigit() or len(digits) > 16:
+                raise Corrupt("no position")
+            return layout.Pointer(origin, int(digits))
+        except Corrupt as error:
+            return layout.MalformedPointer(
+                f"{self.url}: a ref without a pointer: {error.message}",
+                tagged.digest.encode("ascii"),
+            )
 
     def _look(self, tag: str) -> Tagged | None:
         """What is under ``tag`` now: an artifact, or None where there is none of kvg's."""
@@ -405,6 +415,12 @@ class RegistryRemote:
         said = oci.describe(made, oci.IMAGE, artifact_type=oci.ATTESTATION)
         if not self._registry.put_manifest(said.digest, made, oci.IMAGE):
             self._registry.refer(subject.digest, said)
+
+
+def _is_same(found: Expected, expected: Expected) -> bool:
+    if isinstance(found, layout.MalformedPointer):
+        return isinstance(expected, layout.MalformedPointer) and found.data == expected.data
+    return found == expected
 
 
 def tag_of(name: str, what: str) -> str:

@@ -6,6 +6,9 @@ Where the store is, and who one is there, is said as to the AWS tools: ``AWS_END
 conditional put (If-Match, If-None-Match), and a store that does not heed those is not written to.
 A ref that was taken off leaves a small marker behind: what is replaced can be compared with what
 was expected, what is deleted can't.
+
+An upload that is killed leaves parts behind that are no object and that obstore does not list: the
+bucket's life-cycle rule AbortIncompleteMultipartUpload removes them.
 """
 
 from __future__ import annotations
@@ -148,7 +151,7 @@ class S3Files:
         return size
 
     def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
-        return 0, 0  # nothing is seen there before it is whole
+        return 0, 0  # obstore lists no uploads: a life-cycle rule of the bucket ends those
 
     def names(self, folder: str) -> Sequence[str] | None:
         prefix = self._key(folder) + "/"

@@ -335,6 +335,18 @@ def test_nothing_follows_the_end_and_the_end_is_there(made: Path, alice: Person)
     assert not verify(alice, made)[0]
 
 
+def test_what_fills_up_a_member_is_zero(made: Path, bob: Person) -> None:
+    data = bytearray(made.read_bytes())
+    with tarfile.open(made) as tar:
+        ends = [m.offset_data + m.size for m in tar if m.size % 512]
+    for end in (ends[0], ends[-1] - ends[-1] % -512 - 1):
+        changed = bytearray(data)
+        changed[end] = 7
+        made.write_bytes(changed)
+        with pytest.raises(Corrupt, match="not zero"):
+            tuple(bundle_apply(bob.init().store, bob.settings, made))
+
+
 def test_a_blob_that_nothing_names_is_told(made: Path, alice: Person) -> None:
     blob = b"what is this"
     name = "blobs/sha256/" + sha256(blob).hexdigest()

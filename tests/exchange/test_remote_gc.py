@@ -223,6 +223,8 @@ def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811
         return
     (done,) = collect(alice)
     assert done.objects > 0 and done.bytes > 0
+    is_told = any("AbortIncompleteMultipartUpload" in text for text in alice.report.told)
+    assert is_told == place.to.startswith("s3:")
     bob = Person.make(tmp_path / "bob", place.access)
     bob.clone(place.source, alice)
     assert bob.store.ref("demo") == kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from kvg.errors import Conflict
 from kvg.flow.records import Finding
 from kvg.flow.remote_gc import remote_gc
-from kvg.remote import open_remote
+from kvg.remote import oci, open_remote
 from kvg.remote.layout import MalformedPointer
+from kvg.remote.registry import RegistryRemote
 from tests.exchange.conftest import Person
+from tests.exchange.test_every_kind import oci_server  # noqa: F401
+from tests.remote.programs import Oci
 
 
 @pytest.fixture
@@ -74,6 +79,37 @@ def test_a_pointer_that_may_be_proved_is_not_replaced(pushed: Person, bob: Perso
     bob.deposit("three", range(44))
     assert bob.push("three").codes == [6]
     assert bob.push("three", delete=True).codes == [6]
+
+
+@pytest.mark.parametrize("position", ["x", "9" * 16])
+def test_a_tag_that_points_nowhere(
+    position: str,
+    oci_server: Oci,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """In a registry, where a pointer is what an image manifest says of itself."""
+    url = oci_server.url(f"team/kv-{uuid.uuid4().hex}")
+    alice = Person.make(tmp_path / "alice", oci_server.access).init().add(url)
+    digest = alice.deposit("demo")
+    alice.push()
+    remote = RegistryRemote(url, oci_server.access)
+
+    def spoil_tag() -> None:
+        tagged = remote.tagged("demo")
+        assert tagged is not None
+        notes = dict(tagged.image.annotations) | {oci.POSITION: position}
+        remote.put_image("demo", replace(tagged.image, annotations=tuple(sorted(notes.items()))))
+
+    spoil_tag()
+    assert alice.push().states == {"demo": "new"}
+    assert any("it is replaced" in text for text in alice.report.told)
+    bob = Person.make(tmp_path / "bob", oci_server.access)
+    assert bob.clone(url, alice).states == {"demo": "new"} and bob.store.ref("demo") == digest
+    spoil_tag()
+    (told,) = bob.pull().findings
+    assert "--delete demo" in (told.hint or "")
+    assert alice.push("demo", delete=True).states == {"demo": "deleted"}
+    assert RegistryRemote(url, oci_server.access).pointer("demo") is None
 
 
 def test_what_was_changed_meanwhile_stays(pushed: Person, share: Path, tmp_path: Path) -> None:

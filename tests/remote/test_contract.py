@@ -12,7 +12,7 @@ from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import Pointer, Remote, open_remote
 from kvg.remote.file_remote import FileRemote
-from kvg.remote.layout import encode_pointer, object_name, parse_pointer
+from kvg.remote.layout import MalformedPointer, encode_pointer, object_name, parse_pointer
 from tests.remote.conftest import Kind
 
 
@@ -139,6 +139,12 @@ def test_malformed_pointers_are_refused(kind: Kind, data: bytes) -> None:
     found = kind.remote.pointers(["a", "b", "c"])
     assert isinstance(found["a"], Corrupt)
     assert (found["b"], found["c"]) == (Pointer("kvg-1", 4), None)
+    malformed = found["a"]
+    if isinstance(malformed, MalformedPointer):
+        with pytest.raises(Conflict):
+            kind.writer.move("a", None, expect=MalformedPointer("other", data + b"x"))
+        kind.writer.move("a", Pointer("kvg-1", 5), expect=malformed)
+        assert kind.remote.pointer("a") == Pointer("kvg-1", 5)
 
 
 def test_pointer_moves_only_from_what_is_expected(writable: Remote) -> None:

@@ -100,6 +100,9 @@ def gc(
     log and ref there is proved first; where one can't be, nothing is removed. While somebody pushes
     there it is refused, and the other way round; a push or a removal that was killed is told by
     watching its mark there, which takes three minutes.
+
+    In S3 the parts of an upload that was killed are seen by no listing of objects, and stay until a
+    life-cycle rule of the bucket removes them: AbortIncompleteMultipartUpload.
     """
     from kvg.flow.remote_gc import remote_gc
 
