@@ -53,8 +53,8 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
         check_nobodys(remote)
         if split_scheme(place.url)[0] == "s3":
             settings.report.notice(
-                f"{place.name}: parts of uploads that were killed can't be listed here; a life-cycle "
-                "rule of the bucket, AbortIncompleteMultipartUpload, removes them"
+                f"{place.name}: parts of uploads that were killed can't be listed here; a "
+                "life-cycle rule of the bucket, AbortIncompleteMultipartUpload, removes them"
             )
         is_dry = settings.tell_dry_run()
         with marked(remote, store.log.origin, settings.report, dry_run=is_dry) as removal:
