@@ -8,6 +8,7 @@ goes through the interpreter's own SHA-256 until something large makes OpenSSL w
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -28,6 +29,7 @@ Digest = NewType("Digest", str)
 
 PREFIX = "sha256:"
 _HEX = frozenset("0123456789abcdef")
+_WHOLE = re.compile(PREFIX + "[0-9a-f]{64}").fullmatch
 _SMALL_BYTES = 4096
 
 
@@ -179,12 +181,7 @@ def short(digest: str) -> str:
 
 def is_digest(text: object) -> TypeGuard[Digest]:
     """Whether ``text`` is a whole digest in its one spelling."""
-    return (
-        isinstance(text, str)
-        and len(text) == len(PREFIX) + 64
-        and text.startswith(PREFIX)
-        and _HEX.issuperset(text[len(PREFIX) :])
-    )
+    return isinstance(text, str) and _WHOLE(text) is not None
 
 
 def parse_digest(text: object, *, what: str) -> Digest:
@@ -192,6 +189,12 @@ def parse_digest(text: object, *, what: str) -> Digest:
     if not is_digest(text):
         raise Corrupt(f"{what}: not a digest: {str(text)[:80]!r}", hint="kvg fsck")
     return text
+
+
+def find_digests(data: bytes) -> frozenset[Digest]:
+    """Every digest that stands in ``data`` between quotes."""
+    found = re.findall(rb'"(sha256:[0-9a-f]{64})(?=")', data)
+    return frozenset(Digest(text.decode()) for text in found)
 
 
 def parse_prefix(text: str) -> str:

@@ -12,13 +12,20 @@ from kvg.errors import Corrupt, Untrusted
 from kvg.verify.judgement import Judgement, amount, open_attestation
 
 if TYPE_CHECKING:
+    from kvg.log.log import Log
     from kvg.store import Store
+    from kvg.trust import TrustFile
     from kvg.verify.judgement import Opened
 
 
-def attested(store: Store, subject: Digest) -> Judgement:
-    """What the envelopes of ``subject`` amount to that can be read, taken together."""
-    trust, log, what = store.trust, store.log, short(subject)
+def attested(
+    store: Store, subject: Digest, trust: TrustFile | None = None, log: Log | None = None
+) -> Judgement:
+    """What the envelopes of ``subject`` amount to that can be read, taken together.
+
+    ``trust`` and ``log`` are the store's, where the caller has them.
+    """
+    trust, log, what = trust or store.trust, log or store.log, short(subject)
     opened: list[Opened] = []
     for item in store.attestations(subject):
         try:

@@ -17,7 +17,7 @@ def gc(store: Store, settings: Settings) -> Collected:
 
     Raises ``Corrupt`` when it can't be told what something needs, ``Conflict``.
     """
-    total = sum(1 for _ in store.objects.all())
+    total = store.objects.count()
     with settings.report.task("collect", total, "objects") as task:
         done = sweep(store, dry_run=settings.dry_run, advance=task.advance)
     return Collected(

@@ -12,8 +12,8 @@ from kvg.flow.records.refs import RefEntry
 if TYPE_CHECKING:
     from kvg.digest import Digest
     from kvg.flow.settings import Settings
-    from kvg.objects.manifest import Manifest
     from kvg.store import Store
+    from kvg.store.outline import Outline
 
 
 def ls(
@@ -37,25 +37,26 @@ def ls(
         settings.report.warning(
             "no model is registered here, so nothing can be grafted: kvg model add NAME PATH"
         )
-    for name, digest in sorted(refs.items()):
-        manifest = store.manifest(digest, what=name)
-        if graftable and not machine.can_graft(manifest):
+    trust, log, moves = store.trust, store.log, store.moves()
+    for name, outline in store.outlines(dict(sorted(refs.items()))):
+        digest = refs[name]
+        if graftable and not machine.can_graft(outline):
             continue
-        found = attested(store, digest)
+        found = attested(store, digest, trust, log)
         reason = stale_reason(store, settings.cwd, contract_of(found.provenance))
         if stale and reason is None:
             continue
         yield RefEntry(
             ref=name,
             digest=digest,
-            tokens=manifest.count,
-            pages=len(manifest.pages),
-            model=models.get(manifest.model.fingerprint),
-            architecture=manifest.model.architecture,
-            reference=manifest.engine.reference,
+            tokens=outline.tokens,
+            pages=outline.pages,
+            model=models.get(outline.model),
+            architecture=outline.architecture,
+            reference=outline.reference,
             gates=found.gates,
             pinned=digest in pins,
-            previous=len(store.history(name)) - 1,
+            previous=moves[name] - 1,
             stale=reason,
         )
 
@@ -68,9 +69,9 @@ class _Machine:
         self._models = models
         self._engines: dict[str, frozenset[Digest] | None] = {}
 
-    def can_graft(self, manifest: Manifest) -> bool:
+    def can_graft(self, outline: Outline) -> bool:
         """Whether the model is registered and the engine is one of this machine's."""
-        model = manifest.model.fingerprint
+        model = outline.model
         if model not in self._models:
             return False
         if model not in self._engines:
@@ -83,7 +84,7 @@ class _Machine:
                     "only the model is compared; kvg doctor tells which engine this is"
                 )
         known = self._engines[model]
-        return known is None or manifest.engine.fingerprint in known
+        return known is None or outline.engine in known
 
 
 def models_by_fingerprint(store: Store) -> dict[str, str]:

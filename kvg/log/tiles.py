@@ -25,6 +25,9 @@ WIDTH: Final = 1 << HEIGHT
 MAX_BUNDLE_SIZE: Final = WIDTH * (2 + 0xFFFF)
 _LENGTH_SIZE = 2
 _MAX_CACHED = 64
+_MAX_BUNDLES = 16
+_MAX_KEPT_BYTES = 256 << 10
+"""Bundles of larger entries than is usual are not kept: a log may be a stranger's."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -157,6 +160,7 @@ class Tiles:
         self.root = root
         self._edge: tuple[bytes, ...] | None = None
         self._cached: dict[tuple[int, int], bytes] = {}
+        self._bundles: dict[int, tuple[bytes, ...]] = {}
 
     def edge(self) -> tuple[bytes, ...]:
         """The partial tiles of the right edge, by level from 0; b"" at a level without one."""
@@ -201,8 +205,19 @@ class Tiles:
             yield from self.bundle(bundle)[start - bundle * WIDTH : last - bundle * WIDTH]
             start = last
 
-    def bundle(self, index: int) -> list[bytes]:
+    def bundle(self, index: int) -> tuple[bytes, ...]:
         """The entries of bundle ``index``, as many as this tree has, each checked."""
+        found = self._bundles.get(index)
+        if found is None:
+            found = self._read_bundle(index)
+            if sum(map(len, found)) > _MAX_KEPT_BYTES:
+                return found
+            if len(self._bundles) >= _MAX_BUNDLES:
+                del self._bundles[next(iter(self._bundles))]
+            self._bundles[index] = found
+        return found
+
+    def _read_bundle(self, index: int) -> tuple[bytes, ...]:
         leaves = split_hashes(self.tile(0, index))
         name, data = self._read(bundle_name(index), len(leaves), MAX_BUNDLE_SIZE)
         entries = parse_bundle(data, what=self._what(name))
@@ -214,7 +229,7 @@ class Tiles:
                 raise Corrupt(
                     f"{self._what(name)}: entry {number} does not match its leaf", hint="kvg fsck"
                 )
-        return entries[: len(leaves)]
+        return tuple(entries[: len(leaves)])
 
     def partial_faults(self, level: int, index: int) -> Iterator[Corrupt]:
         """What is wrong with the partial tiles of a name, which older readers need."""

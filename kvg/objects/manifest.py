@@ -13,7 +13,7 @@ from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
-from kvg.digest import Buffer, Digest, parse_digest, sha256
+from kvg.digest import Buffer, Digest, find_digests, parse_digest, sha256
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
 from kvg.objects.computation import (
@@ -69,6 +69,7 @@ __all__ = [
     "Tokens",
     "Witness",
     "check_sizes",
+    "digests_in",
     "encode_manifest",
     "engine_fingerprint",
     "group_layers",
@@ -87,6 +88,7 @@ ATTESTATION_MEDIA_TYPE: Final = "application/vnd.dsse.envelope.v1+json"
 MAX_SIZE_BYTES: Final = 64 << 20
 """The most that a reader needs to hold for one manifest."""
 _MAX_KEPT_BYTES: Final = 64 << 10
+_MARK: Final = b'"schema":"%s"' % SCHEMA.encode()
 
 
 @frozen
@@ -210,6 +212,20 @@ def parse_manifest(data: Buffer, *, what: str) -> Manifest:
         with suppress(Corrupt, Incompatible):
             return _parse_small(raw)
     return _parse(raw, what)
+
+
+def digests_in(data: Buffer, *, what: str) -> frozenset[Digest]:
+    """Every digest in the bytes of a manifest: all that it needs, and a few that name no object.
+
+    Many times quicker than ``parse_manifest``, and it misses none: whatever can be read as a
+    manifest of version 1 has its digests in quotes as they are, for nothing in JSON but a backslash
+    writes a letter as anything else. What is not marked as one, or has a backslash, is parsed.
+    Raises as ``parse_manifest`` does.
+    """
+    raw = bytes(data)
+    if b"\\" in raw or _MARK not in raw:
+        parse_manifest(raw, what=what)
+    return find_digests(raw)
 
 
 def _parse(raw: bytes, what: str) -> Manifest:

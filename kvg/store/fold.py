@@ -25,6 +25,7 @@ from kvg.log.entry import (
 from kvg.objects.tokens import encode_ids
 from kvg.store import tables as t
 from kvg.store.names import is_ref_name
+from kvg.store.outline import encode_outline, outline_of
 from kvg.store.refs import (
     ARTIFACT,
     MEMBER_BYTES,
@@ -35,6 +36,7 @@ from kvg.store.refs import (
 )
 
 if TYPE_CHECKING:
+    from kvg.log.log import Log
     from kvg.objects.manifest import Manifest
     from kvg.store.tables import WritableTables
 
@@ -60,6 +62,21 @@ class Rejection:
 
 def no_claim(envelope: Digest) -> None:
     """Says nothing of any family."""
+
+
+def fold_log(
+    tables: WritableTables,
+    log: Log,
+    start: int,
+    stop: int,
+    read: Reader,
+    claim: ClaimReader = no_claim,
+) -> None:
+    """Apply the entries [``start``, ``stop``) of ``log``. Raises ``Corrupt``, ``Incompatible``."""
+    from kvg.log.entry import parse_entry
+
+    for index, raw in enumerate(log.read(start, stop), start):
+        fold(tables, index, parse_entry(raw, what=f"log entry {index}"), read, claim)
 
 
 def fold(
@@ -135,6 +152,7 @@ def _fold_forget(
         if isinstance(said, FamilyClaim):
             _drop_member(tables, said.family, digest)
     tables.delete(t.REJECTED, raw_of(digest))
+    tables.delete(t.OUTLINES, raw_of(digest))
     found = read(digest)
     if found is not None:
         tables.delete(t.TOKENS, tokens_key(found[0]) + raw_of(digest))
@@ -156,7 +174,11 @@ def _drop_member(tables: WritableTables, family: Digest, digest: Digest) -> None
 def note_manifest(
     tables: WritableTables, digest: Digest, manifest: Manifest, ids: Sequence[int]
 ) -> None:
-    """Make an artifact findable by its token ids and by each run of whole pages it begins with."""
+    """Make an artifact findable by its token ids and by each run of whole pages it begins with.
+
+    Its outline is kept beside it.
+    """
+    tables.put(t.OUTLINES, raw_of(digest), encode_outline(outline_of(manifest)))
     whole = tokens_key(manifest)
     tables.put(t.TOKENS, whole + raw_of(digest), b"")
     for _, key in prefix_keys(manifest, ids):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kvg.store.tables import Tables, WritableTables
 
 T = TypeVar("T")
-SCHEMA = "kvg.index/5"
+SCHEMA = "kvg.index/6"
 BATCH_ENTRIES = 2048
 _STATE = b"log"
 
@@ -187,13 +187,10 @@ class Index:
                 self._fold(tables, log, state.size if state else 0, BATCH_ENTRIES)
 
     def _fold(self, tables: WritableTables, log: Log, start: int, most: int) -> None:
-        from kvg.log.entry import parse_entry
-        from kvg.store.fold import fold, no_claim
+        from kvg.store.fold import fold_log, no_claim
 
-        stop, claim = min(log.size, start + most), self._claim or no_claim
-        for index, raw in enumerate(log.read(start, stop), start):
-            entry = parse_entry(raw, what=f"log entry {index}")
-            fold(tables, index, entry, self._read, claim)
+        stop = min(log.size, start + most)
+        fold_log(tables, log, start, stop, self._read, self._claim or no_claim)
         root = log.root if stop == log.size else log.root_at(stop)
         _write_state(tables, State(log.origin, stop, root))
 
@@ -313,6 +310,13 @@ class Index:
             n = lost + sum(1 for key in false if self._read(from_raw(key[32:])) is not None)
             if n:
                 yield f"{name}: {n} rows differ from the objects"
+        n = sum(
+            1
+            for key in _unequal(found.scan(t.OUTLINES), wanted.scan(t.OUTLINES))
+            if wanted.get(t.OUTLINES, key) or self._read(from_raw(key)) is not None
+        )
+        if n:
+            yield f"{t.OUTLINES}: {n} rows differ from the objects"
 
     def check(self) -> None:
         """Raise ``Corrupt`` when the file on disk could not be used as it is."""

@@ -23,19 +23,19 @@ class Marks:
     def __init__(self, expected: int, *, salt: bytes | None = None) -> None:
         self._n_bits = max(LEAST_BITS, expected * BITS_PER_DIGEST)
         self._bits = bytearray(self._n_bits // 8 + 1)
-        self._salt = int.from_bytes(os.urandom(32) if salt is None else salt, "little")
+        self._salts = _PROBES.unpack(os.urandom(32) if salt is None else salt)
 
     def add(self, digest: Digest) -> None:
-        for bit in self._places(digest):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
+        bits, n_bits = self._bits, self._n_bits
+        for word, salt in zip(_PROBES.unpack(raw_of(digest)), self._salts, strict=True):
+            bit = ((word ^ salt) * n_bits) >> 32
+            bits[bit >> 3] |= 1 << (bit & 7)
 
     def __contains__(self, digest: Digest) -> bool:
-        bits = self._bits
-        return all(bits[bit >> 3] & (1 << (bit & 7)) for bit in self._places(digest))
-
-    def _places(self, digest: Digest) -> list[int]:
-        """8 places. A digest is spread evenly as it is; the salt only makes each run another."""
-        mixed = int.from_bytes(raw_of(digest), "little") ^ self._salt
-        n_bits = self._n_bits
-        words = _PROBES.unpack(mixed.to_bytes(32, "little"))
-        return [(word * n_bits) >> 32 for word in words]
+        """At 8 places: a digest is spread evenly as it is, the salt only makes each run another."""
+        bits, n_bits = self._bits, self._n_bits
+        for word, salt in zip(_PROBES.unpack(raw_of(digest)), self._salts, strict=True):
+            bit = ((word ^ salt) * n_bits) >> 32
+            if not bits[bit >> 3] & (1 << (bit & 7)):
+                return False
+        return True

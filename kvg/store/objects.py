@@ -441,6 +441,11 @@ class ObjectFolder:
                     if is_digest(name):
                         yield name
 
+    def count(self) -> int:
+        """About how many objects there are: names that are no objects are counted too."""
+        names = (name for name in _sorted_names(self.folder) if len(name) == 2)
+        return sum(len(_sorted_names(self._prefix + name)) for name in names)
+
     def strays(self) -> Iterator[Path]:
         """What lies in the folder and can be no object by its name, and folders that are links."""
         for prefix in _sorted_names(self.folder):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.digest import Digest, sha256_bytes, short
+from kvg.digest import Digest, raw_of, sha256_bytes, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.store import refs as folded
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
     from kvg.store.expectation import Expectation
     from kvg.store.fold import FamilyClaim, Rejection
+    from kvg.store.outline import Outline
     from kvg.store.peers import Peers
     from kvg.store.pending import Pending
     from kvg.store.publish import Published, RefMove
@@ -335,6 +336,11 @@ class Store:
         values = self.index.query(lambda tables: tuple(folded.all_refs(tables)))
         return {value.name: value.digest for value in values if value.digest is not None}
 
+    def moves(self) -> Mapping[str, int]:
+        """How often every ref that ever was has moved, by name."""
+        values = self.index.query(lambda tables: tuple(folded.all_refs(tables)))
+        return {value.name: value.moves for value in values}
+
     def ref(self, name: str) -> Digest | None:
         """What ``name`` is now, None when it is no ref."""
         value = self.index.query(lambda tables: folded.ref_value(tables, name))
@@ -389,6 +395,25 @@ class Store:
         near = difflib.get_close_matches(name, list(self.refs()), n=1)
         hint = f"did you mean {near[0]}?" if near else "kvg ls"
         return NotFound(f"{name}: no such ref", hint=hint)
+
+    def outlines(self, wanted: Mapping[str, Digest]) -> Iterator[tuple[str, Outline]]:
+        """(name, outline) of each artifact, by its name in ``wanted``, in that order.
+
+        A hint: the index tells it where the object is there. Raises as ``manifest`` does.
+        """
+        from kvg.store.outline import decode_outline, outline_of
+
+        rows = self.index.query(
+            lambda tables: {
+                digest: tables.get(t.OUTLINES, raw_of(digest)) for digest in set(wanted.values())
+            }
+        )
+        for name, digest in wanted.items():
+            row = rows[digest] if self.objects.has(digest) else None
+            if row is None:
+                yield name, outline_of(self.manifest(digest, what=name))
+            else:
+                yield name, decode_outline(row)
 
     def manifest(self, digest: Digest, *, what: str | None = None) -> Manifest:
         """The manifest ``digest``, its bytes checked. Raises ``Corrupt``, ``Incompatible``."""
@@ -638,6 +663,21 @@ class Store:
         from kvg.store import trusted
 
         return trusted.trust_first(self, key, now=_seconds(now))
+
+    @contextmanager
+    def by_log(self) -> Iterator[Store]:
+        """This store, answering from its log for the time of the block, whatever its index says."""
+        from copy import copy
+
+        from kvg.store.apart import Apart
+        from kvg.store.scratch import scratch
+
+        with scratch(self.staging) as room:
+            store = copy(self)
+            store.index = Apart(
+                self.index, room, lock=self.lock, log=lambda: store.log, claim=self._read_claim
+            )
+            yield store
 
     def reindex(self) -> int:
         """Rebuild the index from files; returns the number of log entries folded."""

@@ -9,6 +9,10 @@ No clock decides anything. Rules:
   that a deposit left half made is looked through by whoever names it (``kvg.store.publish``);
 - it writes nothing, so it works on a full disk (at its end it fills the reserve); killed at any
   point, it is finished by the next;
+- the index decides nothing. A stale, damaged or lying one could only make an object look unneeded,
+  so before anything goes, refs, pins, envelopes and methods come from a fold over the log made anew
+  (``Store.by_log``), and what an artifact needs from the bytes of its manifest, which its digest
+  vouches for. Only a dry run asks the index, and removes nothing;
 - an artifact that the log keeps and whose manifest can't be read stops it: nobody knows what that
   one needs;
 - envelopes that count in the log stay: what was said of an artifact stays said.
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -28,8 +32,9 @@ from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, KvgError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, PinEntry, RefEntry, parse_entry
+from kvg.objects.manifest import MAX_SIZE_BYTES, digests_in
 from kvg.store import pending
-from kvg.store.closure import attested, closure, named_by
+from kvg.store.closure import named_by
 from kvg.store.layout import EXCHANGE_LOCK, PUBLISHED, QUARANTINE
 from kvg.store.lock import Lock
 from kvg.store.marks import Marks
@@ -76,11 +81,22 @@ def sweep(
             f"{store.root}: other stores push here, and nobody knows what they need of it",
             hint="what was pushed stays; gc runs in the stores that push",
         )
-    reach = Reach(store)
     if dry_run:
+        reach = Reach(store)
         reach.look()
         return _count(store, reach, advance)
-    objects = size = 0
+    with store.by_log() as certain:
+        objects, size = _sweep_objects(certain, batch, advance)
+    temporaries, temporary_bytes = sweep_temporaries(store)
+    with store.lock.exclusive():
+        store.reserve.fill()
+    kept = sum(1 for _ in store.objects.all())
+    return Swept(objects, size, temporaries, temporary_bytes, kept)
+
+
+def _sweep_objects(store: Store, batch: int, advance: Callable[[int], None]) -> tuple[int, int]:
+    """Remove every object that nothing needs; returns how many, and their bytes."""
+    reach, objects, size = Reach(store), 0, 0
     for phase in (_manifests(store), store.objects.all()):
         for candidates in _batches(phase, batch):
             began = time.monotonic()
@@ -89,11 +105,7 @@ def sweep(
             objects, size = objects + n_dead, size + n_bytes
             if n_dead:
                 _give_way(time.monotonic() - began)
-    temporaries, temporary_bytes = sweep_temporaries(store)
-    with store.lock.exclusive():
-        store.reserve.fill()
-    kept = sum(1 for _ in store.objects.all())
-    return Swept(objects, size, temporaries, temporary_bytes, kept)
+    return objects, size
 
 
 class Reach:
@@ -101,7 +113,7 @@ class Reach:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._marks = Marks(sum(1 for _ in store.objects.all()))
+        self._marks = Marks(store.objects.count())
         self._expanded: set[Digest] = set()
         self._refs: frozenset[Digest] = frozenset()
         self._pins: frozenset[Digest] = frozenset()
@@ -151,38 +163,41 @@ class Reach:
         while waiting:
             digest = waiting.pop()
             self._marks.add(digest)
-            if digest not in seen | self._expanded and self._has_needs(digest):
+            if digest in seen or digest in self._expanded:
+                continue
+            said = self._store.attestations(digest)
+            if said or digest in self._refs or digest in self._pins:
                 seen.add(digest)
-                waiting += self._mark_needs(digest)
+                waiting += self._mark_needs(digest, [item.envelope for item in said])
 
-    def _has_needs(self, digest: Digest) -> bool:
-        """Whether the object is an artifact or a method: its kind comes from what names it."""
-        named = digest in self._refs or digest in self._pins
-        return named or bool(self._store.attestations(digest))
+    def _mark_needs(self, digest: Digest, envelopes: Sequence[Digest]) -> Iterator[Digest]:
+        """Mark what ``digest`` needs, an artifact or a method: its kind comes from what names it.
 
-    def _mark_needs(self, digest: Digest) -> tuple[Digest, ...]:
-        """Mark what ``digest`` needs; returns that which may need more.
-
-        An artifact that can't be read now may be deposited again: it is looked at anew each time.
+        Gives that which may need more. An artifact that can't be read now may be deposited again:
+        it is looked at anew each time.
         """
-        if digest in self._methods:
-            return attested(self._store, digest)
-        try:
-            found = closure(self._store, digest)
-        except (Corrupt, Incompatible) as error:
-            if digest in self._refs or self._is_pinned_artifact(digest):
-                raise Corrupt(
-                    f"{short(digest)}: cannot tell what it needs: {error.message}",
-                    hint="kvg fsck; nothing that it may need was removed",
-                ) from None
-            return attested(self._store, digest)
-        for needed in (*found.pages, found.manifest.tokens.digest, *found.envelopes):
-            self._marks.add(needed)
-        self._expanded.add(digest)
-        return found.resources
+        is_kept = digest in self._refs or (digest in self._pins and bool(envelopes))
+        if digest not in self._methods:
+            try:
+                for needed in self._digests_in(digest):
+                    self._marks.add(needed)
+                self._expanded.add(digest)
+            except (Corrupt, Incompatible) as error:
+                if is_kept:
+                    raise Corrupt(
+                        f"{short(digest)}: cannot tell what it needs: {error.message}",
+                        hint="kvg fsck; nothing that it may need was removed",
+                    ) from None
+        for envelope in envelopes:
+            self._marks.add(envelope)
+            for named in named_by(self._store, envelope):
+                if self._store.objects.has(named):
+                    yield named
 
-    def _is_pinned_artifact(self, digest: Digest) -> bool:
-        return digest in self._pins and bool(self._store.attestations(digest))
+    def _digests_in(self, manifest: Digest) -> frozenset[Digest]:
+        what = short(manifest)
+        raw = self._store.objects.read(manifest, what=what, limit=MAX_SIZE_BYTES)
+        return digests_in(raw, what=what)
 
 
 def _manifests(store: Store) -> Iterator[Digest]:

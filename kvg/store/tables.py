@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -17,6 +18,7 @@ PREREGISTERED = "preregistered"
 TOKENS = "tokens"
 PREFIXES = "prefixes"
 FAMILIES = "families"
+OUTLINES = "outlines"
 REJECTED = "rejected"
 FINGERPRINTS = "fingerprints"
 
@@ -33,6 +35,7 @@ FOLDED = (
     TOKENS,
     PREFIXES,
     FAMILIES,
+    OUTLINES,
     REJECTED,
 )
 """Tables that are wholly recomputed from files."""
@@ -79,17 +82,28 @@ class MemoryTables:
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[bytes, bytes]] = {name: {} for name in ALL}
+        self._keys: dict[str, list[bytes]] = {name: [] for name in ALL}
 
     def get(self, table: str, key: bytes) -> bytes | None:
         return self._tables[table].get(key)
 
     def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        rows = self._tables[table]
-        for key in sorted(key for key in rows if key.startswith(prefix)):
+        rows, keys = self._tables[table], self._keys[table]
+        at = bisect_left(keys, prefix)
+        while at < len(keys) and keys[at].startswith(prefix):
+            key = keys[at]
             yield key, rows[key]
+            at += 1
+            if at > len(keys) or keys[at - 1] != key:  # written to meanwhile
+                at = bisect_right(keys, key)
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        self._tables[table][key] = value
+        rows = self._tables[table]
+        if key not in rows:
+            insort(self._keys[table], key)
+        rows[key] = value
 
     def delete(self, table: str, key: bytes) -> None:
-        self._tables[table].pop(key, None)
+        if self._tables[table].pop(key, None) is not None:
+            keys = self._keys[table]
+            del keys[bisect_left(keys, key)]

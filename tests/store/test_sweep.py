@@ -1,20 +1,31 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kvg import durable
-from kvg.digest import sha256, shake256
+from kvg.digest import Digest, raw_of, sha256, shake256
 from kvg.errors import Conflict, Corrupt, NoSpace
 from kvg.log.entry import ForgetEntry, PreregEntry
-from kvg.objects.statement import Resource, TestResult, encode_test_result
+from kvg.objects.statement import (
+    Provenance,
+    Resource,
+    TestResult,
+    encode_provenance,
+    encode_test_result,
+)
 from kvg.store import Store
+from kvg.store import tables as t
 from kvg.store.closure import closure
+from kvg.store.lmdb_file import open_file
 from kvg.store.lock import Lock
 from kvg.store.marks import Marks
+from kvg.store.refs import encode_number
 from kvg.store.sweep import Reach, Swept, sweep
 from kvg.verify import VerifySummary, check_store, verify_artifact
 from tests import artifacts as a
@@ -368,3 +379,82 @@ def test_what_a_later_attestation_names_is_kept_too(tmp_path: Path) -> None:
         a.attest(store, key, made.digest, encode_test_result(made.digest, gate))
     reach.look()
     assert evidence in reach
+
+
+def lie(store: Store, table: str, key: bytes) -> None:
+    """Take a row out of the index, which says all the same that it is up to date."""
+    with open_file(store.root / "index.lmdb").writing() as tables:
+        assert tables.get(table, key) is not None
+        tables.delete(table, key)
+
+
+@pytest.mark.parametrize("table", [t.REFS, t.PINS, t.ATTESTATIONS, t.TRUST, t.FAMILIES])
+def test_a_lying_index_makes_gc_remove_nothing(tmp_path: Path, table: str) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="demo")
+    pinned = a.deposit(store, key, ref="x", ids=range(9))
+    family = sha256(b"a family")
+    a.attest(store, key, made.digest, encode_provenance(made.digest, of_family(family)))
+    store.set_pin(pinned.digest, True)
+    store.set_ref("x", None)
+    before = set(store.objects.all())
+    keys = {t.REFS: b"demo", t.PINS: raw_of(pinned.digest), t.FAMILIES: raw_of(family)}
+    keys[t.TRUST] = encode_number(store.trust_versions()[0][0])
+    keys[t.ATTESTATIONS] = raw_of(made.digest) + encode_number(
+        store.attestations(made.digest)[0].index
+    )
+    lie(store, table, keys[table])
+    sweep(store)
+    assert set(store.objects.all()) == before
+
+
+def of_family(family: Digest) -> Provenance:
+    return replace(a.provenance(), family=family)
+
+
+def test_an_index_that_calls_nothing_named_makes_gc_remove_nothing(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    before, older = set(store.objects.all()), store.index
+    with open_file(older.folder).writing() as tables:
+        for table in t.EXACT:
+            for row, _ in list(tables.scan(table)):
+                tables.delete(table, row)
+    assert not store.refs()
+    sweep(store)
+    assert set(store.objects.all()) == before
+
+
+def test_flipped_bytes_of_the_index_make_gc_remove_nothing(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    for n in (10, 20, 27):
+        a.deposit(store, key, ref=f"r{n}", ids=range(n))
+    before, data = set(store.objects.all()), store.root / "index.lmdb" / "data.mdb"
+    store.close()
+    sound, rng = data.read_bytes(), random.Random(3)
+    used = [at for at in range(len(sound)) if sound[at]]
+    for _ in range(24):
+        flipped = bytearray(sound)
+        for at in rng.sample(used, 4):
+            flipped[at] ^= 1 << rng.randrange(8)
+        data.write_bytes(flipped)
+        sweep(Store.open(store.root, keyring=store.keyring))
+        assert set(store.objects.all()) == before
+        store.close()
+
+
+def test_a_long_log_is_folded_in_a_file_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = a.make_store(tmp_path)
+    made = [a.deposit(store, key, ref=f"r{n}", ids=range(n)) for n in (10, 20)]
+    monkeypatch.setattr("kvg.store.apart.BATCH_ENTRIES", 2)
+    store.set_ref("r10", None)
+    with store.by_log() as certain:
+        assert certain.refs() == store.refs() and certain.artifacts() == store.artifacts()
+        assert any(path.name.startswith("index.") for path in store.staging.iterdir())
+        store.set_ref("r20", None)
+        assert certain.refs() == {}
+    store.set_ref("r20", made[1].digest)
+    assert removed(store) > 0 and whole(store, made[1])
+    assert [path.name for path in store.staging.iterdir()] == ["pending"]
