@@ -380,9 +380,10 @@ def check_restore(table: Table) -> None:
         expect(row, what, share=row["ms"] / total)
     row = table.one("restore-summary")
     longest = max(r["tokens"] for r in rows)
-    warm = {r["form"]: r["factor"] for r in rows
-            if r["tokens"] == longest and r["cache"] == "warm"}  # fmt: skip
-    expect(row, what, tokens=longest, factor_raw=warm["raw"], factor_planes=warm["planes"],
+    of = {(r["form"], r["cache"]): r["factor"] for r in rows if r["tokens"] == longest}
+    expect(row, what, tokens=longest, factor_raw=of["raw", "warm"],
+           factor_planes=of["planes", "warm"], factor_raw_kept=of["raw", "kept"],
+           factor_planes_kept=of["planes", "kept"],
            exact=all(r["exact"] for r in rows))  # fmt: skip
 
 

@@ -78,7 +78,8 @@ SHAPES = {
     "restore-verified": "tokens:n form:s threads:n verified_ms:x unverified_ms:x cost:f",
     "restore-part": "tokens:n form:s part:s ms:f share:f",
     "restore-skipped": "way:s reason:s",
-    "restore-summary": "tokens:n factor_raw:x factor_planes:x exact:b",
+    "restore-summary": "tokens:n factor_raw:x factor_planes:x factor_raw_kept:x "
+    "factor_planes_kept:x exact:b",
     "store-deposit": "tokens:n repeats:n prefill_ms:x store_ms:x overhead:x runs_ms:l",
     "store-row": "tokens:n form:s repeats:n bytes_raw:n bytes_stored:n verify_ms:x sha256_ms:x "
     "share:x runs_ms:l",

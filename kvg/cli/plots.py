@@ -72,6 +72,13 @@ def _save(figure: Figure, path: Path) -> None:
             figure.savefig(path.with_suffix(suffix), dpi=150)
 
 
+CACHE_WORDS = {
+    "warm": "warm cache, new slot",
+    "kept": "warm cache, kept slot",
+    "cold": "cold cache, new slot",
+}
+
+
 def _restore(figure: Figure, rows: list[Record], _: list[Record]) -> None:
     """Time to the first token by length: prefill, and grafts in each form and cache."""
     axes = figure.subplots()
@@ -79,7 +86,7 @@ def _restore(figure: Figure, rows: list[Record], _: list[Record]) -> None:
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in found:
         lines.setdefault("prefill", []).append((row.tokens, row.prefill_ms))
-        name = f"graft, {row.form}, {row.cache} cache"
+        name = f"graft, {row.form}, {CACHE_WORDS[row.cache]}"
         lines.setdefault(name, []).append((row.tokens, row.first_token_ms))
     for name, points in lines.items():
         ordered = sorted(set(points))

@@ -8,6 +8,7 @@ that were checked before, whatever the bytes are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kvg.codec.header import (
     ALIGNMENT,
@@ -19,12 +20,16 @@ from kvg.codec.header import (
 )
 from kvg.codec.planes import Join, join_in_turn
 from kvg.codec.stored import check_claims, check_padding
-from kvg.codec.zstd import Inflating
+from kvg.codec.zstd import expand
 from kvg.digest import Digest
 from kvg.errors import Corrupt
 
-PIECE_BYTES = 256 << 10
-"""Raw bytes at once, a multiple of every number of planes. BLAKE3 takes them in long runs."""
+if TYPE_CHECKING:
+    from kvg.buffers import Buffers
+
+PIECE_BYTES = 1 << 20
+"""Raw bytes at once, a multiple of every number of planes: they stay in a processor's cache, and
+each step takes long enough that threads seldom wait for each other's turn in the interpreter."""
 
 FIRST_BYTES = 2 * ALIGNMENT
 """Bytes that are read for the header and the padding after it."""
@@ -79,69 +84,89 @@ class PieceReader:
         self._source = source
         self._header = header
 
-    def pieces(self, join: Join | None = None) -> Iterator[memoryview]:
+    def pieces(
+        self,
+        join: Join | None = None,
+        *,
+        first: int = 0,
+        most: int = 0,
+        buffers: Buffers | None = None,
+    ) -> Iterator[memoryview]:
         """All raw bytes, exactly as many as the header says. Each view is good until the next.
 
-        ``join`` puts byte planes together. Raises ``Corrupt``.
+        ``join`` puts byte planes together. The first piece has ``first`` bytes where that is not 0,
+        the others ``most`` (``PIECE_BYTES``); all less at the end of a frame, and whole elements:
+        rounded up to the number of planes. ``buffers`` are used for all of it. Raises ``Corrupt``.
         """
-        join = join or join_in_turn
+        from kvg.buffers import Buffers
+
+        join, buffers = join or join_in_turn, buffers or Buffers()
+        first, most = (n + -n % self._header.planes for n in (first, most or PIECE_BYTES))
         position = self._header.data_offset
-        out = bytearray(min(PIECE_BYTES, self._header.raw_size))
-        for frame in self._header.frames:
-            yield from self._frame(frame, position, join, out)
+        for index, frame in enumerate(self._header.frames):
+            sizes = _sizes(frame.raw_size, first if index == 0 else 0, most)
+            yield from self._frame(frame, position, join, sizes, buffers)
             position += frame.stored_size
 
     def _frame(
-        self, frame: Frame, position: int, join: Join, out: bytearray
+        self, frame: Frame, position: int, join: Join, sizes: Iterator[int], buffers: Buffers
     ) -> Iterator[memoryview]:
         planes: list[_PlainPlane | _PackedPlane] = []
         for index, (size, coding) in enumerate(frame.planes):
             kind = _PlainPlane if coding == AS_IS else _PackedPlane
-            planes.append(kind(self._source, position, size, frame.plane_raw_size(index)))
+            raw_size = frame.plane_raw_size(index)
+            planes.append(kind(self._source, position, size, raw_size, f"{index}", buffers))
             position += size
-        left, n = frame.raw_size, len(planes)
-        while left:
-            taken = min(left, PIECE_BYTES)
+        n = len(planes)
+        for taken in sizes:
             parts = [plane.next((taken - i + n - 1) // n) for i, plane in enumerate(planes)]
             if n == 1:
                 yield parts[0]
             else:
+                out = buffers.take("joined", taken)
                 join(parts, out, taken)
-                yield memoryview(out)[:taken]
-            left -= taken
-        for plane in planes:
-            plane.end()
+                yield out
+
+
+def _sizes(whole: int, first: int, most: int) -> Iterator[int]:
+    """Sizes of pieces of ``whole`` bytes: ``first`` where that is not 0, then ``most`` at most."""
+    taken = min(first, whole)
+    if taken:
+        yield taken
+    while taken < whole:
+        size = min(most, whole - taken)
+        yield size
+        taken += size
 
 
 class _PlainPlane:
     """A plane that is stored as it is: read bit by bit."""
 
-    def __init__(self, source: _Source, position: int, size: int, raw_size: int) -> None:
+    def __init__(
+        self, source: _Source, position: int, size: int, raw_size: int, name: str, buffers: Buffers
+    ) -> None:
         self._source = source
         self._position = position
-        self._buffer = memoryview(bytearray(min(raw_size, PIECE_BYTES)))
+        self._name = name
+        self._buffers = buffers
 
     def next(self, n_bytes: int) -> memoryview:
-        piece = self._buffer[:n_bytes]
+        piece = self._buffers.take(self._name, n_bytes)
         self._source.fill(piece, self._position)
         self._position += n_bytes
         return piece
 
-    def end(self) -> None:
-        """Its size is in the header, and was checked there."""
-
 
 class _PackedPlane:
-    """A plane that is a zstd frame: read whole and checked first, then inflated bit by bit."""
+    """A plane that is a zstd frame: read whole, checked and inflated at once."""
 
-    def __init__(self, source: _Source, position: int, size: int, raw_size: int) -> None:
-        self._inflating = Inflating(source.read(position, size), raw_size, what=source.what)
-        self._buffer = memoryview(bytearray(min(raw_size, PIECE_BYTES)))
+    def __init__(
+        self, source: _Source, position: int, size: int, raw_size: int, name: str, buffers: Buffers
+    ) -> None:
+        packed = buffers.take(name, size)
+        source.fill(packed, position)
+        self._left = memoryview(expand(packed, raw_size, what=source.what))
 
     def next(self, n_bytes: int) -> memoryview:
-        piece = self._buffer[:n_bytes]
-        self._inflating.fill(piece)
+        piece, self._left = self._left[:n_bytes], self._left[n_bytes:]
         return piece
-
-    def end(self) -> None:
-        self._inflating.end()

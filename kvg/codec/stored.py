@@ -223,21 +223,22 @@ class _Inflater:
         first = index * self._header.frame_raw_size
         target = memoryview(self._buffer)[first : first + frame.raw_size]
         if self._header.planes == 1:
-            self._expand(stored, frame.planes[0][1], target)
+            target[:] = self._plane(stored, frame, 0)
         else:
             self._join(self._planes(stored, frame), target)
         return target
 
     def _planes(self, stored: memoryview, frame: Frame) -> list[memoryview]:
         planes, position = [], 0
-        for index, (size, coding) in enumerate(frame.planes):
-            plane = stored[position : position + size]
-            if coding != AS_IS:
-                plane = memoryview(bytearray(frame.plane_raw_size(index)))
-                self._expand(stored[position : position + size], coding, plane)
-            planes.append(plane)
+        for index, (size, _) in enumerate(frame.planes):
+            planes.append(self._plane(stored[position : position + size], frame, index))
             position += size
         return planes
+
+    def _plane(self, stored: memoryview, frame: Frame, index: int) -> memoryview:
+        if frame.planes[index][1] == AS_IS:
+            return stored
+        return memoryview(zstd.expand(stored, frame.plane_raw_size(index), what=self._what))
 
     def _join(self, planes: Sequence[memoryview], target: memoryview) -> None:
         """Bit by bit, so that what is put together stays in the core's cache."""
@@ -250,12 +251,6 @@ class _Inflater:
                 for index, plane in enumerate(planes)
             ]
             self._join_planes(parts, piece, len(piece))
-
-    def _expand(self, stored: memoryview, coding: int, target: memoryview) -> None:
-        if coding == AS_IS:
-            target[:] = stored
-        else:
-            zstd.expand_into(stored, target, what=self._what)
 
 
 def _frame_starts(header: Header) -> list[int]:

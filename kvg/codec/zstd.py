@@ -1,19 +1,14 @@
 """One zstd frame (RFC 8878), in and out. Reading is bounded by sizes known beforehand.
 
-A frame of 13 bytes can declare gigabytes. ``expand_into`` therefore walks the frame before it asks
-zstd for anything: one frame, no dictionary, nothing after it, a small window, a declared size only
-if it is the size wanted; then it inflates by stream into memory that the caller has measured.
+A frame of 13 bytes can declare gigabytes. ``expand`` therefore walks the frame before it asks zstd
+for anything: one frame, no dictionary, nothing after it, a small window, a declared size only if it
+is the size wanted. Then it inflates into memory for as many bytes as the caller has measured.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvg.digest import Buffer
 from kvg.errors import Corrupt
-
-if TYPE_CHECKING:
-    import zstandard
 
 LEVEL = 1
 LONG_PLANE_BYTES = 1 << 16
@@ -72,58 +67,25 @@ def is_dense(plane: Buffer) -> bool:
     )
 
 
-def expand_into(stored: memoryview, target: memoryview, *, what: str) -> None:
-    """Inflate the one frame ``stored`` into ``target``, which it fills exactly.
+def expand(stored: Buffer, size: int, *, what: str) -> bytes:
+    """The ``size`` bytes that the one frame ``stored`` stands for.
 
     Raises ``Corrupt`` naming ``what`` on anything else.
     """
-    inflating = Inflating(stored, len(target), what=what)
-    inflating.fill(target)
-    inflating.end()
+    import zstandard
 
-
-class Inflating:
-    """The one frame ``stored``, inflated bit by bit to ``size`` bytes.
-
-    Raises ``Corrupt`` naming ``what`` unless it is whole and may be inflated to as many.
-    """
-
-    def __init__(self, stored: memoryview, size: int, *, what: str) -> None:
-        import zstandard
-
-        _check_frame(stored, size, what=what)
-        window = min(max(MAX_WINDOW, size), _ZSTD_LIMIT)
-        inflater = zstandard.ZstdDecompressor(max_window_size=window)
-        self._reader = inflater.stream_reader(stored, read_across_frames=False)
-        self._what = what
-
-    def fill(self, target: memoryview) -> None:
-        """Fill ``target`` with the bytes that come next. Raises ``Corrupt``."""
-        if self._read(target) != len(target):
-            raise Corrupt(f"{self._what}: zstd frame of another size than stated", hint="kvg fsck")
-
-    def end(self) -> None:
-        """Raise ``Corrupt`` unless every byte was given."""
-        if self._read(memoryview(bytearray(1))):
-            raise Corrupt(f"{self._what}: zstd frame of another size than stated", hint="kvg fsck")
-
-    def _read(self, target: memoryview) -> int:
-        import zstandard
-
-        try:
-            return _fill(self._reader, target)
-        except zstandard.ZstdError:
-            raise Corrupt(f"{self._what}: malformed zstd frame", hint="kvg fsck") from None
-
-
-def _fill(reader: zstandard.ZstdDecompressionReader, target: memoryview) -> int:
-    n = 0
-    while n < len(target):
-        got = reader.readinto(target[n:])
-        if not got:
-            break
-        n += got
-    return n
+    view = memoryview(stored)
+    _check_frame(view, size, what=what)
+    window = min(max(MAX_WINDOW, size), _ZSTD_LIMIT)
+    try:
+        found = zstandard.ZstdDecompressor(max_window_size=window).decompress(
+            view, max_output_size=size, read_across_frames=False
+        )
+    except zstandard.ZstdError:
+        raise Corrupt(f"{what}: malformed zstd frame", hint="kvg fsck") from None
+    if len(found) != size:
+        raise Corrupt(f"{what}: zstd frame of another size than stated", hint="kvg fsck")
+    return found
 
 
 def _check_frame(stored: memoryview, size: int, *, what: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kvg.buffers import PerThread
 from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache
@@ -245,7 +246,7 @@ class Session:
         slot.state.reserve(end)
         slot.state.expect(end)
         n_bytes = sum(page.size for page in pages)
-        place = partial(self._place, slot, verified)
+        place = partial(self._place, slot, verified, PerThread())
         try:
             with self._report.task("restore", n_bytes, "B") as task:
                 for size in in_order(place, pages, threads=min(_n_threads(), len(pages))):
@@ -287,11 +288,13 @@ class Session:
                 hint="this machine computes otherwise, or the pages are not true: kvg replay",
             )
 
-    def _place(self, slot: Slot, verified: Verified, page: Page) -> int:
-        """Put one page where it belongs, read straight into it where that can be; its bytes."""
+    def _place(self, slot: Slot, verified: Verified, own: PerThread, page: Page) -> int:
+        """Put one page where it belongs, piece by piece where that can be; its bytes."""
         group = verified.manifest.group(page.group)
-        targets = slot.state.targets(group, page.start, page.end)
-        if targets is None or not verified.read_page_into(page, targets, join=join_planes):
+        placing = slot.state.placing(group, page.start, page.end)
+        if placing is None or not verified.give_page(
+            page, placing.put, join=join_planes, most=placing.piece_bytes, buffers=own.buffers
+        ):
             place_page(slot.state, group, page.start, page.end, verified.read_page(page))
         return page.size
 

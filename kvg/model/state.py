@@ -11,6 +11,7 @@ from kvg.digest import Buffer
 from kvg.errors import Bug, Corrupt
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.memory import PAGE_BYTES, Memory
+from kvg.model.placing import Place, Placing
 from kvg.objects.manifest import Group, LayerSpec
 from kvg.objects.page import DTYPE_SIZES, data_start, page_header, page_size, tensor_spans
 from kvg_kernels.alignment import ALIGNMENT_BYTES
@@ -94,22 +95,21 @@ class SlotState:
         self.keys[layer][:, start:end] = keys
         self.values[layer][:, start:end] = values
 
-    def targets(self, group: Group, start: int, end: int) -> list[memoryview] | None:
-        """Where the data region of the page of ``group`` for [start, end) belongs, in its order.
+    def placing(self, group: Group, start: int, end: int) -> Placing | None:
+        """Puts the page of ``group`` for [start, end) where it belongs; nothing that is put counts
+        before ``length`` says so.
 
-        None where the state does not lie in this process's own memory. The views may be written
-        to; nothing counts before ``length`` says so.
+        None where the state does not lie in this process's own memory.
         """
         if self._memory is None or self.is_frozen:
             return None
-        found = []
+        places = []
         for span in tensor_spans(group, end - start):
-            n_bytes = span.shape[2] * DTYPE_SIZES[group.dtype]
-            base = self._offsets[span.layer, span.part]
-            for head in range(span.shape[0]):
-                at = base + (head * self.capacity + start) * n_bytes
-                found.append(self._memory.view[at : at + (end - start) * n_bytes])
-        return found
+            n_heads, n_tokens, dim = span.shape
+            n_bytes = dim * DTYPE_SIZES[group.dtype]
+            first = self._offsets[span.layer, span.part] + start * n_bytes
+            places.append(Place(first, n_heads, n_tokens * n_bytes, self.capacity * n_bytes))
+        return Placing(self._memory.view, places)
 
     def expect(self, n_tokens: int) -> None:
         """``n_tokens`` are about to be written: where that is most of it, in large pages."""

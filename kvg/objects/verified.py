@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, NoReturn, Protocol, final
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, final
 
 from kvg.digest import Blake3Stream, Buffer, Digest, blake3_hex
 from kvg.errors import Corrupt
 from kvg.objects.manifest import Manifest, Page
-from kvg.objects.page import check_page, page_header
+from kvg.objects.page import check_page, page_header, page_size
 from kvg.objects.statement import Provenance
+
+if TYPE_CHECKING:
+    from kvg.buffers import Buffers
 
 Join = Callable[[Sequence[memoryview], bytearray | memoryview, int], None]
 """Puts the bytes of planes in turn into the first so many bytes of a buffer."""
@@ -19,26 +22,23 @@ Join = Callable[[Sequence[memoryview], bytearray | memoryview, int], None]
 class Reader(Protocol):
     """The raw bytes of a page, exactly as many as it was opened for."""
 
-    def pieces(self, join: Join | None = None) -> Iterator[memoryview]:
-        """All of them in order. Each view is good until the next one. Raises ``Corrupt``."""
+    def pieces(
+        self,
+        join: Join | None = None,
+        *,
+        first: int = 0,
+        most: int = 0,
+        buffers: Buffers | None = None,
+    ) -> Iterator[memoryview]:
+        """All of them in order. Each view is good until the next one. Raises ``Corrupt``.
+
+        The first has ``first`` bytes, the others ``most`` or what is left of a frame.
+        """
 
 
 def _no_reader(page: Page) -> AbstractContextManager[Reader | None]:
     """For artifacts whose pages are read whole."""
     return nullcontext(None)
-
-
-def scatter(piece: memoryview, targets: list[memoryview]) -> None:
-    """Move ``piece`` to the front of ``targets``, and leave in them what is still to be filled."""
-    at = 0
-    while at < piece.nbytes:
-        n = min(targets[-1].nbytes, piece.nbytes - at)
-        targets[-1][:n] = piece[at : at + n]
-        at += n
-        if n == targets[-1].nbytes:
-            targets.pop()
-        else:
-            targets[-1] = targets[-1][n:]
 
 
 _seal: Final = object()
@@ -123,34 +123,38 @@ class Verified:
         check_page(raw, self.manifest.group(page.group), page.n_tokens, what=what)
         return raw
 
-    def read_page_into(
-        self, page: Page, targets: Sequence[memoryview], *, join: Join | None = None
+    def give_page(
+        self,
+        page: Page,
+        put: Callable[[memoryview], None],
+        *,
+        join: Join | None = None,
+        most: int = 0,
+        buffers: Buffers | None = None,
     ) -> bool:
-        """Fill ``targets``, one after the other, with the data region of ``page``.
+        """Give ``put`` the data region of ``page``, ``most`` bytes at once, from first to last.
 
-        Size, BLAKE3 and header are checked of the very bytes that are put there: each piece is
-        read, decoded by ``join`` where it is in byte planes, hashed while it is in a core's cache,
-        and moved. False, before anything is written, for a page that can only be read whole:
-        ``read_page`` that. Raises ``Corrupt`` naming the page; then what was written is of no
-        worth and is to be wiped.
+        Size, BLAKE3 and header are checked of the very bytes that ``put`` is given: each piece is
+        read, decoded by ``join`` where it is in byte planes, hashed, and given. ``buffers`` are
+        used for that. False, before anything is given, for a page that can only be read whole:
+        ``read_page`` that. Raises ``Corrupt`` naming the page; then what was given is of no worth.
         """
-        what = self._named(page)
-        head = page_header(self.manifest.group(page.group), page.n_tokens)
-        if len(head) + sum(target.nbytes for target in targets) != page.size:
+        what, group = self._named(page), self.manifest.group(page.group)
+        head = page_header(group, page.n_tokens)
+        if page.size != page_size(group, page.n_tokens):
             raise Corrupt(f"{what}: {page.size} bytes are not those of its shape", hint="kvg fsck")
-        stream, rest = Blake3Stream(), [t for t in reversed(targets) if t.nbytes]
+        stream, n_bytes = Blake3Stream(), 0
         with self._open(page) as reader:
             if reader is None:
                 return False
-            at = 0
-            for piece in reader.pieces(join):
+            for piece in reader.pieces(join, first=len(head), most=most, buffers=buffers):
                 stream.update(piece)
-                n_head = max(0, min(len(head) - at, piece.nbytes))
-                if piece[:n_head] != head[at : at + n_head]:
+                n_head = max(0, min(len(head) - n_bytes, piece.nbytes))
+                if piece[:n_head] != head[n_bytes : n_bytes + n_head]:
                     raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
-                scatter(piece[n_head:], rest)
-                at += piece.nbytes
-        if at != page.size or stream.digest().hex() != page.blake3:
+                put(piece[n_head:])
+                n_bytes += piece.nbytes
+        if n_bytes != page.size or stream.digest().hex() != page.blake3:
             raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
         return True
 

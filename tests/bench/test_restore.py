@@ -33,9 +33,9 @@ def test_restore(kvg: Callable[..., Any], user: models.User) -> None:
     check_rows(records(done), "restore")
     setup, *rest = records(done)
     rows = [r for r in rest if r["type"] == "restore-row"]
-    assert setup["bench"] == "restore" and len(rows) == 8
+    assert setup["bench"] == "restore" and len(rows) == 12
     assert {(r["form"], r["cache"]) for r in rows} == {
-        (form, cache) for form in ("raw", "planes") for cache in ("warm", "cold")
+        (form, cache) for form in ("raw", "planes") for cache in ("warm", "kept", "cold")
     }
     for row in rows:
         assert row["exact"] is True

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kvg.codec.reading import PIECE_BYTES
 from kvg.digest import Digest
 from kvg.errors import Corrupt
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
+from kvg.model.placing import Placing
 from kvg.model.session import Session, Slot
 from kvg.objects.verified import Verified
 from kvg.verify import verify_artifact
@@ -42,7 +42,7 @@ def restored(session: Session, verified: Verified) -> list[torch.Tensor]:
 
 def whole_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every page read whole, checked, and put in its place by torch."""
-    monkeypatch.setattr(Verified, "read_page_into", lambda self, page, targets, join: False)
+    monkeypatch.setattr(Verified, "give_page", lambda self, page, put, **_: False)
 
 
 @pytest.fixture(params=[0, 2], ids=["raw", "planes"])
@@ -57,21 +57,22 @@ def form(request: pytest.FixtureRequest, put: tuple[models.User, Digest, Session
     return int(request.param)
 
 
-@pytest.mark.parametrize("piece", [1000, PIECE_BYTES])
+@pytest.mark.parametrize("piece", [None, 1000, 20_002])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_straight_is_as_by_whole_pages(
     put: tuple[models.User, Digest, Session],
     form: int,
     monkeypatch: pytest.MonkeyPatch,
     threads: int,
-    piece: int,
+    piece: int | None,
 ) -> None:
     user, digest, session = put
     verified = verify_artifact(user.store, digest)
     with monkeypatch.context() as patch:
         whole_pages(patch)
         expected = restored(session, verified)
-    monkeypatch.setattr("kvg.codec.reading.PIECE_BYTES", piece)
+    if piece is not None:
+        monkeypatch.setattr(Placing, "piece_bytes", piece)
     with models.threads(threads):
         found = restored(session, verified)
     assert all(map(torch.equal, found, expected)) and len(found) == len(expected)

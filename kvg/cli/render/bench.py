@@ -282,8 +282,9 @@ def energy_row(record: EnergyRow, view: View) -> Iterator[str]:
 
 def restore_summary(record: RestoreSummary, view: View) -> Iterator[str]:
     line = (
-        f"{record.tokens:,} tokens, warm: {record.factor_raw:.1f} times from raw pages, "
-        f"{record.factor_planes:.1f} from compressed ones, every page verified"
+        f"{record.tokens:,} tokens, warm: {record.factor_raw:.1f} times from raw pages to a new "
+        f"slot, {record.factor_raw_kept:.1f} to one that was kept; {record.factor_planes:.1f} and "
+        f"{record.factor_planes_kept:.1f} from compressed ones; every page verified"
     )
     yield view.terminal.out(line, "red" if record.exit_code else "green") + "\n"
 

@@ -15,8 +15,12 @@ from kvg.flow.requests import DepositRequest
 from kvg.objects.page import DTYPE_SIZES, data_start
 
 if TYPE_CHECKING:
+    from kvg.model.session import Slot
     from kvg.objects.manifest import Page
     from kvg.objects.verified import Verified
+
+CACHES = ("warm", "kept", "cold")
+"""Where pages come from and go to: see ``RestoreRow``."""
 
 FORMS = (("raw", 0), ("planes", 2))
 """How pages are stored, and the codec of that."""
@@ -98,11 +102,12 @@ class Measured:
         The times are those of the run in the middle, so that they add up.
         """
         runs = []
+        kept = self.library.session.slot() if cache == "kept" else None
         for number in range(self.repeats + 1):
             if cache == "cold":
                 self.drop()
-            runs.append(self.graft())
-            if number == 0 and cache == "warm":
+            runs.append(self.graft(kept))
+            if number == 0 and cache != "cold":
                 runs.clear()  # the first one fills the cache
         middle = sorted(runs, key=lambda run: run.first_token_ms)[(len(runs) - 1) // 2]
         return RestoreRow(
@@ -127,8 +132,11 @@ class Measured:
         """Bytes of the pages' files as they are now."""
         return sum(self.library.store.objects.stored_size(page.digest) for page in self.pages)
 
-    def graft(self) -> Run:
-        """One graft and its first token. A witness that is not met is raised."""
+    def graft(self, kept: Slot | None = None) -> Run:
+        """One graft, to a new slot or to one that is ``kept``, and its first token.
+
+        A witness that is not met is raised.
+        """
         from kvg.model.session import lowest_maximum
         from kvg.verify import verify_artifact
 
@@ -136,7 +144,8 @@ class Measured:
         began = time.perf_counter()
         verified = verify_artifact(self.library.store, self.verified.digest)
         checked = time.perf_counter()
-        slot = session.slot()
+        slot = kept or session.slot()
+        slot.truncate(0)
         session.restore(slot, verified)
         restored = time.perf_counter()
         proof, logits = session.resume(slot, verified.ids[-1], ())

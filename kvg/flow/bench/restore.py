@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound, UsageError
 from kvg.flow.bench.library import open_library
-from kvg.flow.bench.measured import FORMS, Measured
+from kvg.flow.bench.measured import CACHES, FORMS, Measured
 from kvg.flow.bench.peers import peers
 from kvg.flow.bench.setup import check_listed, setup_of
 from kvg.flow.bench.stages import stages
@@ -61,16 +61,19 @@ def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> 
             measured = Measured.of(library, length, request.repeats)
             for form, codec in FORMS:
                 measured.store_as(codec)
-                for cache in ("warm", "cold"):
+                for cache in CACHES:
                     rows.append(measured.row(form, cache))
                     yield rows[-1]
                 if length == max(request.lengths):
                     yield from stages(measured, form)
         yield from peers(measured, gguf)
-        warm = {row.form: row for row in rows[-4:] if row.cache == "warm"}
+        of_longest = [row for row in rows if row.tokens == rows[-1].tokens]
+        factors = {(row.form, row.cache): row.factor for row in of_longest}
         yield RestoreSummary(
             tokens=rows[-1].tokens,
-            factor_raw=warm["raw"].factor,
-            factor_planes=warm["planes"].factor,
+            factor_raw=factors["raw", "warm"],
+            factor_planes=factors["planes", "warm"],
+            factor_raw_kept=factors["raw", "kept"],
+            factor_planes_kept=factors["planes", "kept"],
             exact=all(row.exact for row in rows),
         )

@@ -11,17 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg import durable
+from kvg.buffers import Buffers, PerThread
 from kvg.digest import Blake3Stream, blake3_bytes
-from kvg.errors import Corrupt
+from kvg.errors import Bug, Corrupt
 from kvg.flow.bench.measured import Measured
 from kvg.flow.records.bench import RestorePart, RestoreStage, RestoreVerified
 from kvg.objects.page import data_start
-from kvg.objects.verified import scatter
 from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from kvg.codec import PieceReader
     from kvg.codec.planes import Target
+    from kvg.model.placing import Placing
     from kvg.model.session import Slot
     from kvg.objects.manifest import Page
 
@@ -67,7 +68,7 @@ class _Stages:
         """Whether pages go straight to their places, as they do in this process's own memory."""
         page = self.measured.pages[0]
         group = self.measured.verified.manifest.group(page.group)
-        return self.slot.state.targets(group, page.start, page.end) is not None
+        return self.slot.state.placing(group, page.start, page.end) is not None
 
     def rows(self, threads: int) -> Iterator[RestoreStage | RestoreVerified]:
         """The stages that no restore can do without, and the restore against the slowest."""
@@ -78,7 +79,9 @@ class _Stages:
         slowest = max(_least(runs_ms)[0] for runs_ms in found.values())
         whole = {"restore": partial(self._restore, threads)}
         if self.is_straight:
-            whole["unverified"] = partial(self._all, self._unverified, threads)
+            whole["unverified"] = partial(
+                self._all, partial(self._unverified, PerThread()), threads
+            )
         found |= dict(zip(whole, self._in_turns(*whole.values()), strict=True))
         for stage, runs_ms in found.items():
             ms, cpu_ms = _least(runs_ms)
@@ -121,7 +124,7 @@ class _Stages:
             )
 
     def _apart(self) -> dict[str, float]:
-        """One restore, in the steps of ``Verified.read_page_into`` with a clock at each."""
+        """One restore, in the steps of ``Verified.give_page`` with a clock at each."""
         from kvg.model.planes import join_planes
 
         clock = _Clock()
@@ -130,12 +133,13 @@ class _Stages:
             with clock.at("join planes"):
                 join_planes(planes, out, n_bytes)
 
+        buffers = Buffers()
         began = time.perf_counter()
         for page in self.measured.pages:
-            rest, left = self._places(page)
+            placing, left = self._placing(page)
             stream = Blake3Stream()
             with self._opened(page, clock) as reader:
-                pieces = reader.pieces(join)
+                pieces = reader.pieces(join, first=left, most=placing.piece_bytes, buffers=buffers)
                 while True:
                     with clock.at("pieces"):
                         piece = next(pieces, None)
@@ -146,7 +150,7 @@ class _Stages:
                     skipped = min(left, piece.nbytes)
                     left -= skipped
                     with clock.at("place"):
-                        scatter(piece[skipped:], rest)
+                        placing.put(piece[skipped:])
             if stream.digest().hex() != page.blake3:
                 raise Corrupt(f"page {page.digest}: bytes do not match their BLAKE3")
         total, spent = time.perf_counter() - began, clock.spent
@@ -185,6 +189,7 @@ class _Stages:
 
         measured = self.measured
         objects = measured.library.store.objects
+        own = PerThread()
         raws = {page: bytearray(measured.verified.read_page(page)) for page in measured.pages}
         stored = {
             page: memoryview(bytearray(objects.read_stored(page.digest, what="bench")))
@@ -200,8 +205,12 @@ class _Stages:
             blake3_bytes(raws[page])
 
         def copy(page: Page) -> None:
-            group = measured.verified.manifest.group(page.group)
-            place_page(self.slot.state, group, page.start, page.end, raws[page])
+            if self.is_straight:
+                placing, head = self._placing(page)
+                placing.put(memoryview(raws[page])[head:])
+            else:
+                group = measured.verified.manifest.group(page.group)
+                place_page(self.slot.state, group, page.start, page.end, raws[page])
 
         def decode(page: Page) -> None:
             data = stored[page]
@@ -214,29 +223,32 @@ class _Stages:
             reader = kvz.open_pieces(
                 read_into, data.nbytes, digest=page.digest, size=page.size, what="bench"
             )
-            for _ in reader.pieces(join_planes):
+            for _ in reader.pieces(join_planes, buffers=own.buffers):
                 pass
 
         work: dict[str, Work] = {"read": read, "hash": hashed, "copy": copy}
         return work if self.form == "raw" else {**work, "decode": decode}
 
-    def _unverified(self, page: Page) -> None:
+    def _unverified(self, own: PerThread, page: Page) -> None:
         """As a restore does it, but for the hash."""
         from kvg.model.planes import join_planes
 
         objects = self.measured.library.store.objects
-        rest, left = self._places(page)
+        placing, left = self._placing(page)
         with objects.open_pieces(page.digest, size=page.size, what="bench") as reader:
-            for piece in reader.pieces(join_planes):
+            most, buffers = placing.piece_bytes, own.buffers
+            for piece in reader.pieces(join_planes, first=left, most=most, buffers=buffers):
                 skipped = min(left, piece.nbytes)
                 left -= skipped
-                scatter(piece[skipped:], rest)
+                placing.put(piece[skipped:])
 
-    def _places(self, page: Page) -> tuple[list[memoryview], int]:
-        """Where the page belongs, the last place first, and the bytes of its header."""
+    def _placing(self, page: Page) -> tuple[Placing, int]:
+        """What puts the page where it belongs, and the bytes of its header."""
         group = self.measured.verified.manifest.group(page.group)
-        targets = self.slot.state.targets(group, page.start, page.end) or []
-        return list(reversed(targets)), data_start(group, page.n_tokens)
+        placing = self.slot.state.placing(group, page.start, page.end)
+        if placing is None:
+            raise Bug("bench: a state that is not in this process's own memory")
+        return placing, data_start(group, page.n_tokens)
 
     def _restore(self, threads: int) -> None:
         from kvg.model.session import pinned_threads

@@ -331,8 +331,10 @@ class RecurringSummary(Record):
 class RestoreRow(Record):
     """Graft and first token of one text, against a cold prefill of it to its first token.
 
-    ``form`` is how pages are stored: ``raw`` or ``planes``. ``cache``: ``cold`` runs have the
-    pages' files dropped from the system's cache before each. Times are milliseconds of the run in
+    ``form`` is how pages are stored: ``raw`` or ``planes``. ``cache``: ``warm``, pages' files in
+    the system's cache and a new slot; ``kept``, the same and a slot that held another text, as the
+    window of a context does; ``cold``, the files dropped from the cache before each run and a new
+    slot. Times are milliseconds of the run in
     the middle: ``verify_ms`` (log, signatures, manifest), ``restore_ms`` (the pages) and
     ``token_ms`` (one forward pass, the witness) are together ``first_token_ms``. ``prefill_ms`` is
     of one run, ``factor`` how many times as long. Every page was verified in every run; ``exact``
@@ -499,12 +501,17 @@ class EnergyRow(Record):
 
 @frozen
 class RestoreSummary(Record):
-    """All rows: the factors at the longest text, warm. Exit code 11 unless every run was exact."""
+    """All rows: the factors at the longest text, warm, to a new slot and to one that was kept.
+
+    Exit code 11 unless every run was exact.
+    """
 
     type: ClassVar[str] = "restore-summary"
     tokens: int
     factor_raw: float
     factor_planes: float
+    factor_raw_kept: float
+    factor_planes_kept: float
     exact: bool
 
     @property
