@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg")
 
+HEADROOM = 1.3
+"""How high an axis is, of its highest value: a legend has room above what it names."""
+
+COUNTED = ("tokens", "token of the context", "different blocks so far", "µs")
+"""Axes whose numbers are written out, beside those of times, sizes and energy."""
+
 
 def plotted(records: Iterable[Record], path: Path | None) -> Iterator[Record]:
     """``records`` as they come, and once they have all come a picture of them at ``path``.
@@ -93,6 +99,8 @@ def _restore(figure: Figure, rows: list[Record], _: list[Record]) -> None:
         axes.plot([x for x, _ in ordered], [y for _, y in ordered], marker="o", label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(sorted({row.tokens for row in found}))
+    axes.set_xticks([], minor=True)
     _labelled(axes, "tokens", "ms to the first token", "Graft against prefill")
 
 
@@ -106,11 +114,13 @@ def _context(figure: Figure, rows: list[Record], records: list[Record]) -> None:
     summaries = [record for record in records if isinstance(record, ContextBenchSummary)]
     for summary in summaries:
         upper.axhline(summary.median_ms, color="tab:orange", label="median")
-    upper.set_ylim(bottom=0)
+    upper.set_ylim(0, HEADROOM * max(r.first_token_ms for r in found))
     _labelled(upper, "token of the context", "ms to the first token", "Access time against depth")
     first = found[0].memory_bytes
     lower.plot(_blocks_seen(found), [(r.memory_bytes - first) / 2**20 for r in found], marker=".")
-    _labelled(lower, "different blocks so far", "MiB over the first", "Memory against blocks")
+    _labelled(
+        lower, "different blocks so far", "MiB over the first access", "Memory against blocks"
+    )
 
 
 def _blocks_seen(accesses: list[ContextAccess]) -> list[int]:
@@ -145,13 +155,17 @@ def _store(figure: Figure, rows: list[Record], records: list[Record]) -> None:
     prefills = [row.prefill_ms for row in deposits]
     first.bar(names, prefills, label="prefill")
     first.bar(names, [row.store_ms for row in deposits], bottom=prefills, label="store")
+    first.set_ylim(0, HEADROOM * max(row.prefill_ms + row.store_ms for row in deposits))
     _labelled(first, "", "ms", "A deposit")
     found = cast("list[StoreRow]", rows)
     forms = [row.form for row in found]
-    second.bar(forms, [row.bytes_stored / 2**20 for row in found])
+    bars = second.bar(forms, [row.bytes_stored / 2**20 for row in found])
+    second.bar_label(bars, fmt="{:,.1f}")
+    second.margins(y=HEADROOM - 1)
     _labelled(second, "", "MiB", "On disk")
     third.bar(forms, [row.verify_ms for row in found], label="verify")
     third.scatter(forms, [row.sha256_ms for row in found], color="black", label="SHA-256 alone")
+    third.set_ylim(0, HEADROOM * max(max(row.verify_ms, row.sha256_ms) for row in found))
     _labelled(third, "", "ms", "To verify every byte")
 
 
@@ -160,20 +174,27 @@ def _energy(figure: Figure, rows: list[Record], _: list[Record]) -> None:
     found = cast("list[EnergyRow]", rows)
     counted = [row for row in found if row.joules is not None]
     left, *right = figure.subplots(1, 2 if counted else 1, squeeze=False)[0]
-    left.bar([row.way for row in found], [row.cpu_seconds for row in found])
-    left.set_yscale("log")
-    _labelled(left, "", "processor seconds", "To the first token")
+    ways = [f"{row.way}\n{row.tokens_computed:,} computed" for row in found]
+    bars = left.bar(ways, [row.cpu_seconds for row in found])
+    left.bar_label(bars, fmt="{:,.3g} s")
+    left.margins(y=HEADROOM - 1)
+    _labelled(left, "", "processor seconds", f"First token after {found[0].tokens:,} tokens")
     for axes in right:
-        axes.bar([row.way for row in counted], [row.joules for row in counted])
-        axes.set_yscale("log")
-        _labelled(axes, "", f"joules ({counted[0].counter})", "Energy")
+        bars = axes.bar([row.way for row in counted], [row.joules for row in counted])
+        axes.bar_label(bars, fmt="{:,.3g} J")
+        axes.margins(y=HEADROOM - 1)
+        _labelled(axes, "", f"joules ({counted[0].counter})", "Energy to the first token")
 
 
 def _labelled(axes: Axes, x: str, y: str, title: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title)
+    axes.set_axisbelow(True)
     axes.grid(visible=True, alpha=0.3)
+    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
+        if label in COUNTED or label.startswith(("ms", "MiB", "joules")):
+            axis.set_major_formatter("{x:,g}")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")
 

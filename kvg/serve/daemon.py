@@ -29,7 +29,7 @@ from kvg.flow.resident import KEPT, Resident
 from kvg.flow.settings import Settings, open_store
 from kvg.frozen import frozen
 from kvg.serve import openai, verbs
-from kvg.serve.http import App, Guard, LimitedProtocol, PrivateProtocol
+from kvg.serve.http import App, Guard, LimitedProtocol, PrivateProtocol, PublicProtocol
 from kvg.serve.jobs import Desk
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ STOP_S = 20
 """How long answers may take to be read after a stop."""
 LOCK_TRIES = 10
 MOST_CONNECTIONS = 1024
+MOST_ACCEPTED = 64
+"""Connections that are taken before one of them is looked at; others wait in the kernel."""
 MOST_HEAD_BYTES = 64 << 10
 LOOPBACK = "127.0.0.1"
 log = logging.getLogger("kvg.serve")
@@ -174,7 +176,7 @@ class _Daemon:
         if self._request.tcp is not None:
             link = _loopback_socket(self._request.tcp)
             self._port = int(link.getsockname()[1])
-            sockets.append((link, self._public(), LimitedProtocol))
+            sockets.append((link, self._public(), PublicProtocol))
         tasks = [asyncio.create_task(self._serve(*item)) for item in sockets]
         idle = asyncio.create_task(self._watch_idle())
         while not all(server.started for server in self._servers):
@@ -240,6 +242,7 @@ class _Daemon:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=MOST_CONNECTIONS,
+            backlog=MOST_ACCEPTED,
             h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             timeout_graceful_shutdown=STOP_S,
         )

@@ -37,6 +37,8 @@ BODY_S = 60.0
 """How long a request's body may take to arrive."""
 HEAD_S = 30.0
 """How long a connection may take to its first request."""
+MOST_STRANGERS = 128
+"""Connections to the port at a time: anyone on the machine can make one, each is an open file."""
 STATUSES: dict[type[KvgError], int] = {
     UsageError: 400,
     NotFound: 404,
@@ -165,6 +167,18 @@ class LimitedProtocol(H11Protocol):
     def _give_up(self) -> None:
         if cast("object", self.cycle) is None:
             self.transport.close()
+
+
+class PublicProtocol(LimitedProtocol):
+    """HTTP/1.1 for whoever is on this machine: one connection too many ends a silent one."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        others = [other for other in self.connections if isinstance(other, PublicProtocol)]
+        others = [other for other in others if not other.transport.is_closing()]
+        if len(others) > MOST_STRANGERS:
+            silent = (other for other in others if cast("object", other.cycle) is None)
+            min(silent, key=lambda other: other._late.when()).transport.abort()
 
 
 class PrivateProtocol(LimitedProtocol):

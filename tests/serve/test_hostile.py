@@ -15,6 +15,7 @@ import pytest
 from kvg.client.channel import MAX_BODY_BYTES, call, connect
 from kvg.client.place import Place
 from kvg.errors import KvgError, Untrusted
+from kvg.serve.http import MOST_STRANGERS
 from tests.sessions import Home
 
 NOBODY = 65534
@@ -301,6 +302,22 @@ def test_the_port_takes_a_token_and_nothing_from_a_web_page(desk: Home) -> None:
     assert over_tcp(desk, {"Host": f"localhost:{port}"}) == 200
     for origin in ("null", "http://evil.example", f"http://localhost:{port}"):
         assert over_tcp(desk, {"Origin": origin}) == 403
+
+
+def test_connections_that_say_nothing_keep_nobody_out(desk: Home) -> None:
+    """Anyone on the machine can connect to the port: the longest silent ones make room."""
+    first = tcp(desk)
+    silent = [tcp(desk) for _ in range(MOST_STRANGERS + 20)]
+    try:
+        assert over_tcp(desk, {}) == 200
+        assert first.recv(1) == b"" and silent[0].recv(1) == b""
+        opened = Path(f"/proc/{desk.state('desk')['pid']}/fd")
+        sockets = [fd for fd in opened.iterdir() if str(fd.readlink()).startswith("socket:")]
+        assert len(sockets) <= MOST_STRANGERS + 10
+        assert answers(desk)
+    finally:
+        for link in (first, *silent):
+            link.close()
 
 
 def test_the_port_has_the_api_and_nothing_else(desk: Home) -> None:
