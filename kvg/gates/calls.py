@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -24,6 +25,9 @@ from kvg.sandbox.process import bare_python_argv
 Answer: TypeAlias = "bool | int | float | str | Decimal | Fraction | date | list[Answer] | None"
 
 CALL_LIMITS: Final = Limits(wall_s=60.0, cpu_s=10, output_bytes=8 << 20)
+KEPT_READY: Final = 2
+"""Enclosures that are kept ready: one call after the other takes longer to start than to run."""
+
 MAX_ANSWER_CHARS: Final = 1 << 16
 _HARNESS: Final = r"""
 import os, sys
@@ -105,8 +109,8 @@ os._exit(0)
 
 
 class Caller:
-    """Where programs are called. With ``keep_ready`` the next enclosure is started ahead of its
-    call, which then takes no start; each is still used once. ``close`` ends the one kept."""
+    """Where programs are called. With ``keep_ready`` the next enclosures are started ahead of their
+    calls, which then take no start; each is still used once. ``close`` ends those kept."""
 
     def __init__(
         self,
@@ -124,8 +128,9 @@ class Caller:
             hidden=hidden,
             limits=limits or CALL_LIMITS,
         )
-        self._keep_ready = keep_ready
-        self._ready: Started | None = start(self._job, enclosure) if keep_ready else None
+        self._n_kept = KEPT_READY if keep_ready else 0
+        self._ready: deque[Started] = deque()
+        self._keep()
 
     def call(
         self, program: bytes, name: str, calls: Sequence[Sequence[Answer]]
@@ -149,9 +154,11 @@ class Caller:
     def _made(self, programs: Sequence[bytes], calls: Sequence[_Call]) -> tuple[Called, ...]:
         nonce = os.urandom(16).hex()
         given = (nonce, [*programs], [call.document() for call in calls])
-        outcome = self._take().finish(ascii(given).encode())
-        if self._keep_ready:
-            self._ready = start(self._job, self.enclosure)
+        taken = self._take()
+        try:
+            self._keep()
+        finally:
+            outcome = taken.finish(ascii(given).encode())
         found: dict[int, Called] = {}
         for n, called in _lines(outcome.stdout, nonce):
             found.setdefault(n, called)  # what is told first was told before a later one ran
@@ -160,17 +167,22 @@ class Caller:
 
     def close(self) -> None:
         """End what is kept ready."""
-        if self._ready is not None:
-            self._ready.end()
-            self._ready = None
+        while self._ready:
+            self._ready.popleft().end()
 
     def _take(self) -> Started:
         """An enclosure that nothing has run in."""
-        taken, self._ready = self._ready, None
-        if taken is not None and not taken.is_alive:
+        while self._ready:
+            taken = self._ready.popleft()
+            if taken.is_alive:
+                return taken
             taken.end()
-            taken = None
-        return taken or start(self._job, self.enclosure)
+        return start(self._job, self.enclosure)
+
+    def _keep(self) -> None:
+        """Start as many as are to be ready; they come to be while others run."""
+        while len(self._ready) < self._n_kept:
+            self._ready.append(start(self._job, self.enclosure))
 
 
 @frozen

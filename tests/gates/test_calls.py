@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from kvg.gates.calls import Answer, Caller, answer_text
+from kvg.gates.calls import KEPT_READY, Answer, Caller, answer_text
 from kvg.gates.place import Place
 from kvg.sandbox import Limits
 
@@ -114,16 +114,19 @@ def test_an_enclosure_kept_ready_is_used_once(place: Place) -> None:
     kept = Caller(place.enclosure, place.hidden, keep_ready=True)
     program = b"import os\ndef solve(x):\n    open('/tmp/left', 'x')\n    return x\n"
     try:
-        for n in range(3):
+        for n in range(2 * KEPT_READY + 1):
             assert kept.call(program, "solve", [[n]])[0].value == n
-        ready = kept._ready
-        assert ready is not None and ready.is_alive
-        ready._process.kill()
-        ready._process.wait()
+        ready = list(kept._ready)
+        assert len(ready) == KEPT_READY and all(started.is_alive for started in ready)
+        for started in ready:
+            started._process.kill()
+            started._process.wait()
         assert kept.call(program, "solve", [[7]])[0].value == 7
+        assert not set(ready) & set(kept._ready)
+        ready = list(kept._ready)
     finally:
         kept.close()
-    assert not ready.is_alive
+    assert not any(started.is_alive for started in ready)
 
 
 def test_answers_as_text() -> None:
