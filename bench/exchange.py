@@ -54,14 +54,29 @@ def timed(
     work: Callable[[], object], *, runs: int, before: Callable[[], object] = lambda: None
 ) -> list[float]:
     """Wall-clock seconds of each of ``runs``."""
-    taken = []
+    return measured(work, runs=runs, before=before)[0]
+
+
+def measured(
+    work: Callable[[], object], *, runs: int, before: Callable[[], object] = lambda: None
+) -> tuple[list[float], float]:
+    """Wall-clock seconds of each of ``runs``, and the least processor seconds of one."""
+    taken, spent = [], []
     for _ in range(runs):
         before()
         os.sync()  # what earlier steps left to write is not this one's
-        began = time.monotonic()
+        began, cpu = time.monotonic(), cpu_seconds()
         work()
         taken.append(round(time.monotonic() - began, 3))
-    return taken
+        spent.append(round(cpu_seconds() - cpu, 3))
+    return taken, min(spent)
+
+
+def cpu_seconds() -> float:
+    """What this process and its children have taken of processors: a busy machine changes little
+    of it. Servers that still run are none of them."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(item.ru_utime + item.ru_stime for item in used)
 
 
 def hash_all(folder: Path) -> None:
@@ -127,12 +142,13 @@ class Bench:
         self.kvg(*store, "remote", "add", name, url, env=env)
         self.kvg(*store, "remote", "set", name, "--codec", str(codec), env=env)
         os.sync()
-        began = time.monotonic()
+        began, cpu = time.monotonic(), cpu_seconds()
         record = self.kvg(*store, "push", name, env=env)
-        took = time.monotonic() - began
+        took, spent = time.monotonic() - began, cpu_seconds() - cpu
         self.kvg(*store, "remote", "remove", name, env=env)
         return {
             "seconds": round(took, 3),
+            "cpu_seconds": round(spent, 3),
             "bytes": record["bytes"],
             "objects": record["objects_sent"],
         }
@@ -172,7 +188,7 @@ class Bench:
         def clean() -> None:
             shutil.rmtree(copied, ignore_errors=True)
 
-        theirs = timed(plain, runs=self.runs, before=clean)
+        theirs, their_cpu = measured(plain, runs=self.runs, before=clean)
         self.results["cp, sha256, sync"] = timed(durable, runs=self.runs, before=clean)
         clean()
         for codec in (0, 2):
@@ -183,7 +199,9 @@ class Bench:
                 if n or codec:
                     shutil.rmtree(share)
             ours = [item["seconds"] for item in found]
-            self.note(f"directory, codec {codec}", ours, theirs, bytes=found[0]["bytes"])
+            cpu = min(item["cpu_seconds"] for item in found)
+            told = {"kvg_cpu_seconds": cpu, "plain_cpu_seconds": their_cpu}
+            self.note(f"directory, codec {codec}", ours, theirs, bytes=found[0]["bytes"], **told)
 
     def ssh(self) -> None:
         from tests.remote.programs import sshd
@@ -274,17 +292,18 @@ class Bench:
             def clean() -> None:
                 shutil.rmtree(copied, ignore_errors=True)
 
-            theirs = timed(plain, runs=self.runs, before=clean)
+            theirs, their_cpu = measured(plain, runs=self.runs, before=clean)
             self.results["rclone, sync"] = timed(durable, runs=self.runs, before=clean)
             self.results["rclone, sha256, sync"] = timed(checked, runs=self.runs, before=clean)
             clean()
             peer = self.folder / "peer"
-            ours = timed(
+            ours, cpu = measured(
                 lambda: self.kvg("clone", url, peer, "--trust", self.keyid),
                 runs=self.runs,
                 before=lambda: shutil.rmtree(peer, ignore_errors=True),
             )
-            self.note("http, clone", ours, theirs)
+            told = {"kvg_cpu_seconds": cpu, "plain_cpu_seconds": their_cpu}
+            self.note("http, clone", ours, theirs, **told)
 
     def half(self) -> None:
         """An artifact that shares half its pages with one that is there."""

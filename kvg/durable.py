@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
@@ -144,13 +144,15 @@ def check_target(path: Path, *, option: str) -> None:
             )
 
 
-def plain(path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+def plain(
+    path: str, flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None
+) -> int:
     """Open a plain file: an opener for ``open`` that never waits for a pipe's other end.
 
     Raises ``Corrupt`` for a pipe, a socket, a device or a folder in its place, else ``OSError``.
     """
     try:
-        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=dir_fd)
     except OSError as error:
         if error.errno not in (errno.ENXIO, errno.ENODEV, errno.EISDIR):
             raise
@@ -265,9 +267,98 @@ def write_new(
     return _publish(path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good)
 
 
-def replace(path: Path, parts: Iterable[Buffer], *, staging: Path, mode: int = 0o644) -> int:
-    """Replace ``path`` by new bytes in one step: readers see the old file or the new, whole."""
-    return _publish(path, parts, staging=staging, mode=mode)
+class LinkFound(Corrupt):
+    """A link lies where a folder should, at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: a link")
+        self.path = path
+
+
+class Held:
+    """A folder held open: what is written by it lands in it, whatever takes its name meanwhile."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it; again is harmless."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def hold(root: Path, inside: str, *, make: bool = True, n_named: int | None = None) -> Held:
+    """Open the folder ``inside`` of ``root`` (empty: itself), through no link below ``root``.
+
+    ``make``: with its parents where they are not there, the first ``n_named`` of them (None: all)
+    named for good. Raises ``LinkFound``, ``FileNotFoundError`` where it is not there.
+    """
+    if make:
+        make_dir(root)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    held = Held(root, os.open(root, flags))
+    try:
+        for depth, name in enumerate(inside.split("/") if inside else ()):
+            path = held.path / name
+            try:
+                fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=held.fd)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                _make_in(held, name, is_named_for_good=n_named is None or depth < n_named)
+                fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=held.fd)
+            except OSError as error:
+                if os.path.islink(path):
+                    raise LinkFound(path) from None
+                raise_translated(error, path)
+            held.close()
+            held = Held(path, fd)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def _make_in(held: Held, name: str, *, is_named_for_good: bool) -> None:
+    path = held.path / name
+    with translated(path):
+        step("mkdir", path)
+        try:
+            os.mkdir(name, 0o777, dir_fd=held.fd)
+        except FileExistsError:
+            return
+    open_to_group(path)
+    if is_named_for_good:
+        _sync_held(held)
+
+
+def _sync_held(held: Held) -> None:
+    with translated(held.path):
+        step("fsync", held.path)
+        os.fsync(held.fd)
+
+
+def replace(
+    path: Path,
+    parts: Iterable[Buffer],
+    *,
+    staging: Path,
+    mode: int = 0o644,
+    held: tuple[Held, Held] | None = None,
+) -> int:
+    """Replace ``path`` by new bytes in one step: readers see the old file or the new, whole.
+
+    ``held``: see ``stage``.
+    """
+    return _publish(path, parts, staging=staging, mode=mode, held=held)
 
 
 def _publish(
@@ -277,8 +368,11 @@ def _publish(
     staging: Path,
     mode: int,
     is_named_for_good: bool = True,
+    held: tuple[Held, Held] | None = None,
 ) -> int:
-    staged = stage(path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good)
+    staged = stage(
+        path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good, held=held
+    )
     staged.publish(is_named_for_good=is_named_for_good)
     return staged.size_bytes
 
@@ -286,7 +380,16 @@ def _publish(
 class Staged:
     """A file that is written whole and has no name yet, open and flocked: see ``claim``."""
 
-    def __init__(self, path: Path, partial: Path, fd: int, size_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        partial: Path,
+        fd: int,
+        size_bytes: int,
+        held: tuple[Held, Held] | None = None,
+    ) -> None:
+        """``held``: the folders of ``path`` and of ``partial``; ``publish`` lets go of them."""
+        self._held = held
         self._path = path
         self._partial = partial
         self._fd = fd
@@ -294,17 +397,30 @@ class Staged:
 
     def publish(self, *, is_named_for_good: bool = True) -> None:
         """Sync it and give it its name; see ``write_new``. Nothing is left behind on failure."""
-        with _discarding(self._partial):
-            try:
-                with translated(self._path):
-                    step("fsync", self._partial)
-                    os.fsync(self._fd)
-                    step("rename", self._path)
-                    os.rename(self._partial, self._path)
-            finally:
-                os.close(self._fd)
-        if is_named_for_good:
-            sync_dir(self._path.parent)
+        with ExitStack() as stack:
+            for held in self._held or ():
+                stack.enter_context(held)
+            with _discarding(self._partial, self._held):
+                try:
+                    with translated(self._path):
+                        step("fsync", self._partial)
+                        os.fsync(self._fd)
+                        step("rename", self._path)
+                        self._rename()
+                finally:
+                    os.close(self._fd)
+            if is_named_for_good:
+                if self._held is None:
+                    sync_dir(self._path.parent)
+                else:
+                    _sync_held(self._held[0])
+
+    def _rename(self) -> None:
+        if self._held is None:
+            os.rename(self._partial, self._path)
+            return
+        folder, staging = self._held
+        os.rename(self._partial.name, self._path.name, src_dir_fd=staging.fd, dst_dir_fd=folder.fd)
 
 
 def stage(
@@ -314,14 +430,20 @@ def stage(
     staging: Path,
     mode: int = 0o444,
     is_named_for_good: bool = True,
+    held: tuple[Held, Held] | None = None,
 ) -> Staged:
-    """The first half of ``write_new``: all of it but the waiting for the disk, and the name."""
-    make_dir(path.parent, is_named_for_good=is_named_for_good)
+    """The first half of ``write_new``: all of it but the waiting for the disk, and the name.
+
+    ``held``: the folders of ``path`` and ``staging``, to go by them and not by their names. What
+    comes back lets go of them.
+    """
+    if held is None:
+        make_dir(path.parent, is_named_for_good=is_named_for_good)
     try:
-        fd, partial = claim(staging, PARTIAL)
+        fd, partial = claim(staging, PARTIAL, at=None if held is None else held[1])
     except OSError as error:
         raise_translated(error, path if error.errno in _NO_ROOM else staging)
-    with _discarding(partial):
+    with _discarding(partial, held):
         try:
             with translated(path):
                 size_bytes = write_all(fd, parts, path)
@@ -330,19 +452,26 @@ def stage(
         except BaseException:
             os.close(fd)
             raise
-    return Staged(path, partial, fd, size_bytes)
+    return Staged(path, partial, fd, size_bytes, held)
 
 
-def claim(folder: Path, label: str, *, mode: int = 0o600) -> tuple[int, Path]:
+def claim(
+    folder: Path, label: str, *, mode: int = 0o600, at: Held | None = None
+) -> tuple[int, Path]:
     """A new file in ``folder``, open and flocked: as long as it is, its writer is at work.
 
     Made again when a clean-up took it before it was flocked. A ``folder`` that is gone is made
-    again in its parent. Raises ``OSError``, ``KvgError`` when that can't be.
+    again in its parent; one that is held, ``at``, is gone by itself. Raises ``OSError``,
+    ``KvgError`` when that can't be.
     """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     while True:
         path = temporary_name(folder, label)
         step("create", path)
-        fd = open_in_folder(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        if at is None:
+            fd = open_in_folder(path, flags, mode)
+        else:
+            fd = os.open(path.name, flags | os.O_NOFOLLOW, mode, dir_fd=at.fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:
@@ -366,20 +495,24 @@ def open_in_folder(path: Path, flags: int, mode: int) -> int:
         return plain(os.fspath(path), flags, mode)
 
 
-def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:
+def remove_abandoned(path: Path, *, dry_run: bool = False, held: Held | None = None) -> int | None:
     """Remove a file made by ``claim`` if its writer has ended; returns its size, else None.
 
     It is held flocked while it goes, so that a writer that has just made it makes another.
+    ``held``: its folder, to go by that.
     """
     try:
-        fd = plain(os.fspath(path), os.O_RDONLY | os.O_NOFOLLOW)
+        if held is None:
+            fd = plain(os.fspath(path), os.O_RDONLY | os.O_NOFOLLOW)
+        else:
+            fd = plain(path.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=held.fd)
     except (OSError, Corrupt):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size_bytes = os.fstat(fd).st_size
         if not dry_run:
-            remove(path)
+            remove(path, held=held)
         return size_bytes
     except BlockingIOError:
         return None
@@ -387,15 +520,24 @@ def remove_abandoned(path: Path, *, dry_run: bool = False) -> int | None:
         os.close(fd)
 
 
-def remove(path: Path) -> None:
-    """Remove ``path`` for good; one that is gone already is no failure."""
+def remove(path: Path, *, held: Held | None = None) -> None:
+    """Remove ``path`` for good; one that is gone already is no failure.
+
+    ``held``: its folder, to go by that and not by its name.
+    """
     with translated(path):
         step("unlink", path)
         try:
-            os.unlink(path)
+            if held is None:
+                os.unlink(path)
+            else:
+                os.unlink(path.name, dir_fd=held.fd)
         except FileNotFoundError:
             return
-    sync_dir(path.parent)
+    if held is None:
+        sync_dir(path.parent)
+    else:
+        _sync_held(held)
 
 
 def remove_all(paths: Iterable[Path]) -> None:
@@ -499,13 +641,16 @@ def make_zeros(path: Path, size_bytes: int) -> None:
 
 
 @contextmanager
-def _discarding(partial: Path) -> Iterator[None]:
+def _discarding(partial: Path, held: tuple[Held, Held] | None = None) -> Iterator[None]:
     """``partial`` goes where the block fails."""
     try:
         yield
     except BaseException:
         try:
-            os.unlink(partial)
+            if held is None:
+                os.unlink(partial)
+            else:
+                os.unlink(partial.name, dir_fd=held[1].fd)
         except OSError:
             pass
         raise

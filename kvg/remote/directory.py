@@ -6,7 +6,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,27 +87,33 @@ class DirectoryFiles:
 
     def begin(self, name: str, parts: Iterable[Buffer]) -> Callable[[], None]:
         """The first half of ``write``; what comes back waits for the disk and gives the name."""
-        self._check_folders(name)
         path = self._folder / name
         is_object = name.startswith(f"{layout.OBJECTS}/")
         if not is_object:
             self._name_for_good()
-        self._check_folders(_STAGED)
-        with _refused(self._folder):
-            durable.make_dir(self._staging)
+        with _refused(self._folder), ExitStack() as stack:
+            held = self._held(name, stack, n_named=1 if is_object else None)
             if is_object:
-                durable.make_dir(path.parent.parent)
                 with self._guard:
                     self._unsynced |= {path.parent.parent, path.parent}
             staged = durable.stage(
-                path, parts, staging=self._staging, is_named_for_good=not is_object
+                path, parts, staging=self._staging, is_named_for_good=not is_object, held=held
             )
+            stack.pop_all()  # what is staged lets go of the folders
 
         def end() -> None:
             with _refused(self._folder):
                 staged.publish(is_named_for_good=not is_object)
 
         return end
+
+    def _held(
+        self, name: str, stack: ExitStack, *, n_named: int | None = None
+    ) -> tuple[durable.Held, durable.Held]:
+        """The folder of ``name`` and the temporary one, held for as long as ``stack`` is open."""
+        staging = stack.enter_context(durable.hold(self._folder, STAGING))
+        folder = durable.hold(self._folder, name.rpartition("/")[0], n_named=n_named)
+        return stack.enter_context(folder), staging
 
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
         self._check_folders(name)
@@ -117,32 +123,38 @@ class DirectoryFiles:
             limit = 0 if expect is None else len(expect)
             if self.read(name, limit) != expect:
                 raise Conflict(f"{path}: changed meanwhile")
-            with _refused(path):
+            with _refused(path), ExitStack() as stack:
+                held = self._held(name, stack)
                 if data is None:
-                    durable.remove(path)
+                    durable.remove(path, held=held[0])
                 else:
-                    durable.replace(path, [data], staging=self._staging)
+                    durable.replace(path, [data], staging=self._staging, held=held)
+                    stack.pop_all()
 
     def remove(self, name: str) -> int:
         self._check_folders(name)
         path = self._folder / name
         with _refused(path):
             try:
-                size = os.lstat(path).st_size
+                with durable.hold(self._folder, name.rpartition("/")[0], make=False) as held:
+                    size = os.stat(path.name, dir_fd=held.fd, follow_symlinks=False).st_size
+                    durable.remove(path, held=held)
+                    return size
             except _ABSENT:
                 return 0
-            durable.remove(path)
-            return size
 
     def remove_abandoned(self, *, dry_run: bool) -> tuple[int, int]:
         count = size = 0
-        with _refused(self._staging):
-            if self._staging.is_symlink() or not self._staging.is_dir():
+        with _refused(self._staging), ExitStack() as stack:
+            try:
+                held = stack.enter_context(durable.hold(self._folder, STAGING, make=False))
+            except (*_ABSENT, durable.LinkFound):
                 return 0, 0
-            for entry in sorted(os.scandir(self._staging), key=lambda entry: entry.name):
-                if not entry.name.startswith(f"{durable.PARTIAL}."):
+            for name in sorted(os.listdir(held.fd)):
+                if not name.startswith(f"{durable.PARTIAL}."):
                     continue
-                freed = durable.remove_abandoned(self._staging / entry.name, dry_run=dry_run)
+                path = self._staging / name
+                freed = durable.remove_abandoned(path, dry_run=dry_run, held=held)
                 if freed is not None:
                     count, size = count + 1, size + freed
         return count, size
@@ -250,6 +262,8 @@ def _refused(path: Path | str) -> Iterator[None]:
 
 
 def _raise_remote(error: KvgError) -> None:
+    if isinstance(error, durable.LinkFound):
+        raise _link(error.path) from None
     if type(error) in (KvgError, NotFound):
         raise RemoteFailed(error.message, hint=error.hint or "check the mount") from None
     raise error

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from kvg import codec as kvz
+from kvg import durable
 from kvg.digest import Digest, sha256
-from kvg.errors import Corrupt
+from kvg.errors import Corrupt, KvgError
 from kvg.remote import Pointer, Remote, open_remote
+from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import object_name
 
 RAW = b"an object"
@@ -131,3 +133,58 @@ def test_a_link_among_files_keeps_nobody_from_the_others(
     put(remote)
     assert not path.is_symlink() and remote.missing([DIGEST]) == frozenset()
     assert os.listdir(outside) == []
+
+
+SWAPPED: dict[str, tuple[str, Callable[[Remote], object]]] = {
+    **{name: WRITES[name] for name in ("objects", "one folder of objects", "refs", "logs")},
+    "the temporary folder": WRITES["the temporary folder"],
+    "the temporary folder of a move": WRITES["the temporary folder of a move"],
+    "withdrawn": WRITES["withdrawn"],
+    "half-written files": (
+        "tmp",
+        lambda remote: isinstance(remote, FileRemote) and remote.remove_abandoned(dry_run=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("at", ["create", "write", "rename", "unlink"])
+@pytest.mark.parametrize("name", SWAPPED)
+def test_a_folder_swapped_for_a_link_meanwhile_leads_nobody_out(
+    name: str, at: str, remote: Remote, folder: Path, outside: Path
+) -> None:
+    """At any step of a write: what was begun in a folder ends in it, wherever that is by then."""
+    linked, write = SWAPPED[name]
+    path = folder / linked
+    path.mkdir(parents=True, exist_ok=True)
+    for inside in (path, outside):
+        (inside / "kvg-1").write_bytes(b"kept")
+        (inside / "partial.1.1.aa").write_bytes(b"half")
+    before = sorted(outside.iterdir())
+    is_swapped = False
+
+    def swap(step: str, _: str) -> None:
+        nonlocal is_swapped
+        if step == at and not is_swapped:
+            is_swapped = True
+            path.rename(folder / "elsewhere")
+            path.symlink_to(outside)
+
+    durable.set_hook(swap)
+    try:
+        write(remote)
+    except KvgError:
+        pass
+    finally:
+        durable.set_hook(None)
+    assert sorted(outside.iterdir()) == before
+    assert (outside / "kvg-1").read_bytes() == b"kept"
+    if is_swapped and name == "objects":
+        assert (folder / "elsewhere" / OBJECT.relative_to("objects")).exists()
+
+
+def test_files_beside_all_folders_go(remote: Remote, folder: Path) -> None:
+    assert isinstance(remote, FileRemote)
+    remote.begin_gc("kvg-1")
+    assert (folder / "gc").exists()
+    remote.end_gc()
+    assert not (folder / "gc").exists()

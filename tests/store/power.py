@@ -63,6 +63,13 @@ class Node:
 Step = tuple[str, tuple[object, ...]]
 
 
+def _whole(path: object, dir_fd: int | None) -> object:
+    """``path``, also where it is one of the folder ``dir_fd``."""
+    if dir_fd is None or not isinstance(path, str | os.PathLike):
+        return path
+    return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), os.fspath(path))
+
+
 class Recorder:
     """Notes every change under ``root`` while the block of ``recording`` runs."""
 
@@ -95,7 +102,15 @@ class Recorder:
     def _note(self, kind: str, *what: object) -> None:
         self.steps.append((kind, what))
 
-    def on_open(self, real: Callable[..., int], path: object, flags: int, *rest: object) -> int:
+    def on_open(
+        self,
+        real: Callable[..., int],
+        path: object,
+        flags: int,
+        *rest: object,
+        dir_fd: int | None = None,
+    ) -> int:
+        path = _whole(path, dir_fd)
         where = self._under(path)
         is_new = where is not None and not os.path.lexists(os.fspath(path))  # type: ignore[call-overload]
         fd = real(path, flags, *rest)
@@ -127,12 +142,22 @@ class Recorder:
         if fd in self._open:
             self._note("sync", self._open[fd])
 
-    def on_mkdir(self, real: Callable[..., None], path: object, *rest: object) -> None:
+    def on_mkdir(
+        self,
+        real: Callable[..., None],
+        path: object,
+        *rest: object,
+        dir_fd: int | None = None,
+    ) -> None:
+        path = _whole(path, dir_fd)
         real(path, *rest)
         if (where := self._under(path)) is not None:
             self._note("mkdir", where)
 
-    def on_unlink(self, real: Callable[..., None], path: object) -> None:
+    def on_unlink(
+        self, real: Callable[..., None], path: object, *, dir_fd: int | None = None
+    ) -> None:
+        path = _whole(path, dir_fd)
         real(path)
         if (where := self._under(path)) is not None:
             self._note("remove", where)
@@ -140,7 +165,16 @@ class Recorder:
     def on_rmdir(self, real: Callable[..., None], path: object) -> None:
         self.on_unlink(real, path)
 
-    def on_rename(self, real: Callable[..., None], path: object, target: object) -> None:
+    def on_rename(
+        self,
+        real: Callable[..., None],
+        path: object,
+        target: object,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
+        path, target = _whole(path, src_dir_fd), _whole(target, dst_dir_fd)
         real(path, target)
         before, after = self._under(path), self._under(target)
         assert (before is None) is (after is None), (path, target)
