@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Two processes, a file of tests at a time: what a file sets up is set up once.
 TEST_FLAGS ?= -n 2 --dist loadfile
 
-.PHONY: demo test test-transformers lint format bench man gpu-check install clean
+.PHONY: demo test test-transformers lint format bench choosing man gpu-check install clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -31,6 +31,13 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/startup.py
+
+# Two tables of docs/choosing.md, measured anew; MODEL is the folder of SmolLM2-135M-Instruct.
+choosing: $(STAMP)
+	for name in choosing asking; do \
+	$(BIN)/python bench/$$name.py "$(MODEL)" > bench/results/$$name.jsonl && \
+	$(BIN)/python bench/$$name.py --fill docs/choosing.md bench/results/$$name.jsonl || exit 1; done
+	cd bench/results && sha256sum *.json *.jsonl > SHA256SUMS
 
 man: $(STAMP)
 	$(BIN)/python -m kvg.cli.man man

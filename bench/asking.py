@@ -13,8 +13,12 @@ the folder that say it, which stand there once. One JSON record for each questio
 - ``equal``: logits after the graft and the question are, byte for byte, those of a plain prefill of
   the same tokens, and so is the answer
 
-and a summary. Who wrote the questions had read the folder, so words of the text are in them more
-often than in a stranger's.
+and a summary.
+
+    python bench/asking.py --fill docs/choosing.md bench/results/asking.jsonl
+
+puts the summary of a result file between its marks of the page. Who wrote the questions had read
+the folder, so words of the text are in them more often than in a stranger's.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.filling import filled
 from kvg.cli.render import json_line
 from kvg.flow.asking import Asked, ask_messages
 from kvg.flow.bench.setup import setup_of
@@ -190,15 +195,36 @@ def records(place: Path, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield summary(rows, made, asked)
 
 
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The summary of a result file as a table of a page."""
+    row = next(row for row in rows if row["type"] == "asking-summary")
+    names = {
+        "found": "the grafted block holds the answer",
+        "cited": "the first citation is its line, or one beside it",
+        "right": "the answer is right",
+        "right_alone": "so is that of the model alone",
+        "equal": "logits and answer as by plain prefill, byte for byte",
+    }
+    head = f"{row['context_tokens']:,} tokens in {row['context_blocks']} blocks of at most "
+    lines = [f"| {head}{row['block_tokens']:,} | |", "|---|---|"]
+    lines += [f"| {said} | {row[name]} of {row['questions']} |" for name, said in names.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, help="model folder; with --fill the result file")
+    parser.add_argument("--fill", type=Path, metavar="PAGE")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs")
     parser.add_argument("--questions", type=Path, default=QUESTIONS)
     parser.add_argument("--block-tokens", type=int, default=512)
     parser.add_argument("--blocks", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=24)
     asked = parser.parse_args()
+    if asked.fill is not None:
+        rows = [json.loads(line) for line in asked.model.read_text("utf-8").splitlines()]
+        asked.fill.write_text(filled(asked.fill.read_text("utf-8"), "asking", table(rows)), "utf-8")
+        return 0
     with tempfile.TemporaryDirectory() as name:
         for row in records(Path(name), asked):
             print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -35,6 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.filling import filled
 from kvg import canon
 from kvg.cli.render import json_line
 from kvg.flow.asking import Asked, ask_messages
@@ -251,9 +252,6 @@ def records(library: Library, asked: argparse.Namespace) -> Iterator[dict[str, o
     yield from bench.rows("skill", own, shots, shots, [f"{q}\n{a}" for q, a in shots], 5)
 
 
-MARKS = ("<!-- bench/choosing.py -->\n", "<!-- end -->\n")
-
-
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows of a result file as a table of a page: a line for each task and way."""
     lines = [
@@ -271,13 +269,6 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def filled(page: str, rows: Sequence[dict[str, Any]]) -> str:
-    """``page`` with the table of ``rows`` between its marks."""
-    head, _, rest = page.partition(MARKS[0])
-    _, _, tail = rest.partition(MARKS[1])
-    return f"{head}{MARKS[0]}\n{table(rows)}\n{MARKS[1]}{tail}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="model folder; with --fill the result file")
@@ -287,7 +278,9 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.fill is not None:
         rows = [json.loads(line) for line in asked.model.read_text("utf-8").splitlines()]
-        asked.fill.write_text(filled(asked.fill.read_text("utf-8"), rows), "utf-8")
+        asked.fill.write_text(
+            filled(asked.fill.read_text("utf-8"), "choosing", table(rows)), "utf-8"
+        )
         return 0
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

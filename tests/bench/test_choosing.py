@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from bench import choosing
+from bench import asking, choosing
+from bench.filling import between, filled
 from tests.models import REPO
 
 PAGE = REPO / "docs" / "choosing.md"
-RESULT = REPO / "bench" / "results" / "choosing.jsonl"
 ROWS = [
     {"type": "bench-setup", "bench": "choosing"},
     {
@@ -24,22 +24,42 @@ ROWS = [
 ]
 
 
-def between() -> str:
-    return PAGE.read_text().split(choosing.MARKS[0])[1].split(choosing.MARKS[1])[0].strip()
+ASKED = [
+    {"type": "bench-setup", "bench": "asking"},
+    {
+        "type": "asking-summary",
+        "questions": 28,
+        "context_tokens": 11_000,
+        "context_blocks": 24,
+        "block_tokens": 512,
+        "blocks": 1,
+        "found": 27,
+        "cited": 24,
+        "right": 8,
+        "right_alone": 1,
+        "equal": 28,
+    },
+]
 
 
 def test_a_result_fills_the_page_and_nothing_else_of_it() -> None:
     page = PAGE.read_text()
-    filled = choosing.filled(page, ROWS)
-    assert "\n| handbook | graft | 2 of 3 | 4.3 | 0.46 | 11 |\n" in filled
-    assert choosing.filled(filled, ROWS) == filled
-    head, tail = page.split(choosing.MARKS[0])[0], page.split(choosing.MARKS[1])[1]
-    assert filled.startswith(head) and filled.endswith(tail) and "Not measured" not in filled
+    for script, table, row in (
+        ("choosing", choosing.table(ROWS), "\n| handbook | graft | 2 of 3 | 4.3 | 0.46 | 11 |\n"),
+        ("asking", asking.table(ASKED), "\n| the answer is right | 8 of 28 |\n"),
+    ):
+        done = filled(page, script, table)
+        assert row in done and filled(done, script, table) == done
+        head, tail = page.split(f"<!-- bench/{script}.py -->\n")
+        assert done.startswith(head) and done.endswith(tail.partition("<!-- end -->\n")[2])
+        assert between(done, script) == table.strip()
 
 
-def test_the_page_says_what_the_result_file_says() -> None:
-    if not RESULT.is_file():
-        assert between() == "Not measured yet."
-        return
-    rows = [json.loads(line) for line in RESULT.read_text().splitlines()]
-    assert between() == choosing.table(rows).strip()
+def test_the_page_says_what_the_result_files_say() -> None:
+    for script, table in (("choosing", choosing.table), ("asking", asking.table)):
+        result = REPO / "bench" / "results" / f"{script}.jsonl"
+        if not result.is_file():
+            assert between(PAGE.read_text(), script) == "Not measured yet."
+            continue
+        rows = [json.loads(line) for line in result.read_text().splitlines()]
+        assert between(PAGE.read_text(), script) == table(rows).strip()

@@ -115,7 +115,9 @@ def search(
 ) -> Iterable[Record]:
     """Find passages by their words.
 
-    The best come first; any of the words counts, and words of the path.
+    The best come first, each with its best line; any of the words counts, and words of the path.
+    Words that stand in every English text count only where there is no other; a word that stands
+    nowhere is found in its other forms, and as part of a name.
     """
     from kvg.flow.context.search import search_context
 
@@ -135,6 +137,10 @@ def ask(
     session: SessionName = None,
 ) -> Record:
     """Search, graft the one best block, and answer with citations.
+
+    The block is that of the best passage; the question follows its text through the model's chat
+    template. A citation is the line that has most of the question's words, and where its passage
+    begins. Small models answer better from small blocks (kvg context create --block-tokens 512).
 
     Of several blocks the answer is chosen by counting: it came to an end by itself, more of its
     words stand in its block, more blocks say the same, the search ranks it higher.
