@@ -18,6 +18,7 @@ from kvg.model.binding import BoundCache
 from kvg.model.dtypes import tensor_digest
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
+from kvg.model.menus import Menus
 from kvg.model.packing import Packing
 from kvg.model.planes import join_planes
 from kvg.model.state import SlotState, place_page
@@ -94,7 +95,7 @@ class Session:
         self.self_check = self_check
         self.before_pass: Callable[[], None] = _go_on
         """Called before every forward pass; what it raises ends the work before it."""
-        self._menu = menu
+        self._menus = Menus(model, menu)
         self._packing = Packing(model.module, menu)
         self._report = report or SilentReport()
 
@@ -329,7 +330,7 @@ class Session:
         schedule = self.engine.schedule
         if schedule is None:
             packed = self._packing.weights(n_rows)
-            with installed(Execution(cache, self._menu, packed)):
+            with installed(Execution(cache, self._menus.here(), packed)):
                 yield
             return
         with pinned_threads(schedule.threads):

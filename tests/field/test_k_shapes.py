@@ -96,7 +96,7 @@ def test_field_k05_a_hit_changes_no_matrix_size_but_within_the_proved_menu(
         hit = session.resume(slot, ids[-1], prompt)[1]
         whole = [*ids, *prompt]
         assert torch.equal(hit, session.run(session.slot(), whole, [len(whole) - 1])[0]), n
-    menu = session._menu.linear
+    menu = session._menus.here().linear
     assert all(n in menu[shape[1], shape[0], False] for n, shape in sizes)
     assert len({n for n, _ in sizes}) > 2
 

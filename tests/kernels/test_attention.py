@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from kvg.model.cancelling import attention_inputs
+from kvg.model.invariant import AttentionShape
 from kvg_kernels.attention import (
     BLOCK_TOKENS,
     AttentionSpec,
@@ -111,6 +113,30 @@ def test_threads_change_no_bit(made: Made, spec: AttentionSpec, dtype: torch.dty
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, *DTYPES])
+@pytest.mark.parametrize("v_dim", [16, 24])
+def test_a_lone_tile_has_the_bits_it_has_beside_others(dtype: torch.dtype, v_dim: int) -> None:
+    """One key head, one tile: the only item of work in a call, whatever the number of threads.
+
+    Of scores and values whose terms cancel, no rounding is hidden by that of the result.
+    """
+    shape = AttentionShape(4, 1, 16, v_dim, SPECS["full"], has_sinks=False)
+    inputs = attention_inputs(shape, dtype, n_tokens=256, n_blocks=2)
+    before = torch.get_num_threads()
+    try:
+        for query, keys, values in inputs:
+            torch.set_num_threads(1)
+            whole = attention(query, keys, values, 256, shape.spec)
+            for n_threads in (1, 2, 3):
+                torch.set_num_threads(n_threads)
+                assert torch.equal(attention(query, keys, values, 256, shape.spec), whole)
+                for i in range(0, 256, 8):
+                    one = attention(query[:, i : i + 1], keys, values, 256 + i, shape.spec)
+                    assert torch.equal(one, whole[:, i : i + 1])
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)

@@ -9,12 +9,18 @@ from threading import Barrier
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvg.digest import Digest, sha256
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
+from kvg.model import menus
 from kvg.model.dtypes import tensor_digest
 from kvg.model.exactness import captured
+from kvg.model.invariant import ATTENTION_NAME, TileMenu
+from kvg.model.loader import LoadedModel, adopt_model
+from kvg.model.opening import session_of
+from kvg.model.selfcheck import prove_tiles
 from kvg.model.session import Session, Slot, lowest_maximum
 from kvg.objects.verified import Verified
 from kvg.verify import verify_artifact
@@ -223,3 +229,47 @@ def test_a_thread_that_fails_disturbs_no_other(tiny: dict[str, Path]) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(call, range(8))) == [expected, None] * 4
+
+
+def test_threads_that_came_after_a_session_was_opened_change_no_bit() -> None:
+    """A row that is a tile of its own is one product, which two threads cut otherwise than one."""
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=7 * 64,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=7,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+    )
+    torch.manual_seed(0)
+    model = adopt_model(
+        LlamaForCausalLM(config), device="cpu", attention=ATTENTION_NAME, what="seven heads"
+    )
+    session = session_of(model, schedule=None)
+    ids = [7 * i % 64 for i in range(280)]
+    whole = session.run(session.slot(), ids, range(270, 280))
+    for n_threads in (2, 3):
+        with models.threads(n_threads):
+            slot = session.slot()
+            session.run(slot, ids[:270], [])
+            decoded = torch.cat([session.run(slot, [token], [0]) for token in ids[270:]])
+            assert torch.equal(decoded, whole)
+            assert torch.equal(session.run(session.slot(), ids, range(270, 280)), whole)
+
+
+def test_tiles_are_proved_once_for_each_number_of_threads(
+    tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = models.session(tiny["llama"])
+    proved: list[int] = []
+
+    def prove(model: LoadedModel) -> TileMenu:
+        proved.append(torch.get_num_threads())
+        return prove_tiles(model)
+
+    monkeypatch.setattr(menus, "prove_tiles", prove)
+    for n_threads in (1, 2, 1, 2, 2):
+        with models.threads(n_threads):
+            session.run(session.slot(), [1, 2, 3], [])
+    assert proved == [2]

@@ -53,7 +53,7 @@ def test_it_is_done_after_some_short_passes_only(tiny: dict[str, Path]) -> None:
 
 def opened(model):  # type: ignore[no-untyped-def]
     found = opening.session_of(model, schedule=None)
-    return found.engine, found._menu
+    return found.engine, found._menus.here()
 
 
 def test_a_large_model_keeps_to_its_plain_weights(

@@ -240,9 +240,9 @@ def test_a_forged_tile_is_found_when_its_shape_is_drawn(
         report = Kept()
         session = opening.session_of(model, schedule=None, proofs=cache, report=report)
         assert not remembered(session)
-        assert not any(TILE in tiles for tiles in session._menu.linear.values())
+        assert not any(TILE in tiles for tiles in session._menus.here().linear.values())
         assert len(report.warnings) == 1 and "does not hold" in report.warnings[0]
-        assert cache.recall(model, session.engine) == session._menu
+        assert cache.recall(model, session.engine) == session._menus.here()
 
 
 def test_a_forged_tile_that_is_not_drawn_fails_by_the_witness(
@@ -259,7 +259,8 @@ def test_a_forged_tile_that_is_not_drawn_fails_by_the_witness(
     )
     verified = verify_artifact(user.store, done.digest)
     spoil_linear(monkeypatch)
-    menu = TileMenu(dict.fromkeys(honest._menu.linear, (TILE, 16, 4)), honest._menu.attention)
+    proved = honest._menus.here()
+    menu = TileMenu(dict.fromkeys(proved.linear, (TILE, 16, 4)), proved.attention)
     session = Session(model, honest.engine, menu)
     for n, holds in ((3, True), (TILE - 1, False)):
         slot = session.slot()

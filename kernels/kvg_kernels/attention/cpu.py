@@ -197,13 +197,14 @@ def _tiles(
     if key not in masks:
         masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
     if _is_stock(spec, sinks):
+        n_items = _items(n_tiles, groups)
         out = functional.scaled_dot_product_attention(
-            rows,
-            seen_keys.unsqueeze(0).expand(n_tiles, -1, -1, -1),
-            seen_values.unsqueeze(0).expand(n_tiles, -1, -1, -1),
+            rows.expand(n_items, -1, -1, -1),
+            seen_keys.unsqueeze(0).expand(n_items, -1, -1, -1),
+            seen_values.unsqueeze(0).expand(n_items, -1, -1, -1),
             attn_mask=masks[key],
             scale=spec.scale,
-        )
+        )[:n_tiles]
     else:
         out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
     v_dim = values.shape[-1]
@@ -213,6 +214,15 @@ def _tiles(
     else:
         flat = out.reshape(n_heads, n_tiles * tile, v_dim)
         result.copy_(flat[:, lead : lead + n_tokens])
+
+
+def _items(n_tiles: int, groups: int) -> int:
+    """How many tiles a call has: a tile that would be alone in it is there twice.
+
+    Several are shared out among the threads, each computed by one. Of one alone the products are
+    shared out instead, and so cut otherwise.
+    """
+    return 2 if n_tiles * groups == 1 and torch.get_num_threads() > 1 else n_tiles
 
 
 def _in_float32(
