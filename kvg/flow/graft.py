@@ -129,7 +129,9 @@ def _target(settings: Settings, verified: Verified, request: GraftRequest | AskR
     known = ", ".join(str(cut) for cut in (*manifest.cuts, manifest.count))
     raise Incompatible(
         f"{request.ref}: no cut point at {end}: only {known} have a witness that proves them",
-        hint=f"kvg deposit … --cut-points {end}",
+        hint=f"kvg deposit … --cut-points {end}"
+        if end < manifest.count
+        else "give one of those, or leave out --cut",
     )
 
 

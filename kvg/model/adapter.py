@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.model.adapter_checks import check_numbers, check_settings
-from kvg.model.foreign import json_file
+from kvg.model.foreign import first_line, json_file
 from kvg.model.weights import digest_as, stored_tensors
 from kvg.objects.computation import FloatJson, adapter_fingerprint
 
@@ -126,7 +126,7 @@ def check_fit(base: Path, folder: Path) -> None:
             module = AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise Incompatible(
-            f"{base}: transformers cannot make this model: {_first_line(error)}",
+            f"{base}: transformers cannot make this model: {first_line(error)}",
             hint="kvg model add takes a folder with config.json and *.safetensors",
         ) from None
     wrapped = _wrapped(module, folder)
@@ -195,13 +195,9 @@ def _translated(folder: Path) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, RuntimeError, AttributeError, OSError) as error:
         raise Incompatible(
-            f"{folder}: this adapter does not fit the model: {_first_line(error)}",
+            f"{folder}: this adapter does not fit the model: {first_line(error)}",
             hint="it belongs to the model named in its base_model_name_or_path",
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _check_shapes(

@@ -38,3 +38,8 @@ def unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
     if len(out) != len(pairs):
         raise ValueError("duplicate key")
     return out
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what ``error`` says, cut short; its kind where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

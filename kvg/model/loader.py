@@ -17,6 +17,7 @@ from kvg.model.adapter import apply_adapter
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
+from kvg.model.foreign import first_line
 from kvg.model.invariant import (
     ATTENTION_NAME,
     AttentionShape,
@@ -100,9 +101,8 @@ def load_model(
             trust_remote_code=False,
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Incompatible(
-            f"{folder}: transformers cannot load this model: {first[:200]}",
+            f"{folder}: transformers cannot load this model: {first_line(error)}",
             hint="kvg model add takes a folder with config.json and *.safetensors",
         ) from None
     if adapter is not None:
@@ -192,7 +192,14 @@ def probe_layers(
         places = torch.arange(n_tokens, device=device).unsqueeze(0)
         hidden = no_hidden_operators() if is_invariant else nullcontext()
         with torch.inference_mode(), hidden, installed(execution):
-            _forward(module, torch.zeros_like(places), places, cache, places[0, :1])
+            try:
+                _forward(module, torch.zeros_like(places), places, cache, places[0, :1])
+            except (ValueError, RuntimeError) as error:
+                raise Incompatible(
+                    f"{what}: {type(module).__name__} cannot compute a few tokens as it is: "
+                    f"{first_line(error)}",
+                    hint="only models that continue a text from its tokens alone can be deposited",
+                ) from None
         if is_invariant and execution.refusal is not None:
             raise Incompatible(f"{what}: {execution.refusal.message}", hint=execution.refusal.hint)
     n_layers = int(module.config.get_text_config().num_hidden_layers)

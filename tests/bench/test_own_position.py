@@ -16,6 +16,7 @@ from kvg.flow.bench.own_position import OwnPositionRequest, bench_own_position
 from kvg.flow.records.bench import KeysMoved, LogitsMoved, OwnPositionSummary
 from kvg.model.own_position import ulps
 from kvg.model.rotation import Rotation, fresh_keys
+from kvg_kernels.pointwise import pointwise
 from tests import models
 
 
@@ -39,6 +40,22 @@ def test_unturned_keys_turn_to_the_models_own_bits(tiny: dict[str, Path]) -> Non
     for group in session.model.groups:
         turned = rotation.turned(zero[group.name][0], group, [1999])
         assert torch.equal(turned, there[group.name])
+
+
+def test_angles_are_computed_by_the_operators_of_an_invariant_pass(
+    tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = models.session(tiny["llama"])
+    rotation, group = Rotation(session), session.model.groups[0]
+    found: list[torch.Size] = []
+
+    def seen(op: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        found.append(x.shape)
+        return pointwise(op, x)
+
+    monkeypatch.setattr("kvg.model.invariant.pointwise", seen)
+    rotation.turned(torch.ones(1, group.kv_heads, 3, group.k_dim), group, [5])
+    assert len(found) == 2  # cosines and sines
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])

@@ -224,6 +224,7 @@ def test_a_changed_weight_with_its_time_put_back(
 def test_a_position_that_is_not_its_own(made: Kvg) -> None:
     check_refused(made(*GRAFT, "--at", "1"), 7, "own position is 0", "rotary")
     check_refused(made(*GRAFT, "--cut", "100"), 7, "no cut point at 100")
+    check_refused(made(*GRAFT, "--cut", "5000"), 7, "no cut point at 5000", "leave out --cut")
     assert made(*GRAFT, "--at", "0").code == 0
 
 

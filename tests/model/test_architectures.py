@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoModelForCausalLM, PreTrainedConfig, XmodConfig
 
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
@@ -250,6 +250,15 @@ def test_a_view_of_all_keys_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of(viewed, schedule=None)
     found, expected = (s.run(s.slot(), ids, range(40)) for s in (session, plain))
     assert torch.equal(found, expected)
+
+
+def test_a_model_that_cannot_compute_tokens_alone_is_refused_by_name() -> None:
+    """X-MOD wants to be told a language first."""
+    with torch.random.fork_rng(devices=[]):
+        config = XmodConfig(**TINY, is_decoder=True)
+        module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with pytest.raises(Incompatible, match="m: XmodForCausalLM cannot compute"):
+        adopt_model(module, device="cpu", attention="sdpa", what="m")
 
 
 def test_an_unknown_operator_leaves_the_scheduled_reference() -> None:
