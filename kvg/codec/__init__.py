@@ -16,7 +16,7 @@ from kvg.codec.header import (
     parse_header,
     parse_header_size,
 )
-from kvg.codec.planes import Join, Split, join_planes, split_planes
+from kvg.codec.planes import Join, Split, Target, join_in_turn, join_planes, split_planes
 from kvg.codec.reading import PieceReader, open_pieces
 from kvg.codec.stored import DEFAULT_LIMIT, Stored, decode, encode
 
@@ -35,10 +35,12 @@ __all__ = (
     "PieceReader",
     "Split",
     "Stored",
+    "Target",
     "check_raw",
     "decode",
     "encode",
     "header_size",
+    "join_in_turn",
     "join_planes",
     "open_pieces",
     "parse_header",
