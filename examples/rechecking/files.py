@@ -83,7 +83,9 @@ def check_rows(rows: Rows, what: str) -> None:
 def check_exchange(value: Row, what: str) -> None:
     """One JSON document: kvg beside plain tools, the best of several runs."""
     need(value.get("schema") == "kvg.bench.exchange/1", f"{what}: not results of a known kind")
-    named = {"schema", "machine", "load_after", "runs", "missing", "pages", "cp, sha256, sync"}
+    named = {"schema", "machine", "load_after", "runs", "missing", "pages"}
+    if any(name.startswith("directory") for name in value):
+        named.add("cp, sha256, sync")
     need(named <= value.keys(), f"{what}: no {sorted(named - value.keys())}")
     for name in sorted(value.keys() - named):
         need(name in ALONE or COMPARED.fullmatch(name) is not None, f"{what}: {name}: unknown")
@@ -112,7 +114,8 @@ COMPARED = re.compile("(directory|ssh|s3), codec [012]|http, clone")
 
 def check_compared(row: Row, what: str) -> None:
     names = {"kvg_seconds", "plain_seconds", "ratio", "kvg_runs", "plain_runs"}
-    need(names <= row.keys() <= names | {"bytes"}, f"{what}: other fields")
+    more = {"bytes", "kvg_cpu_seconds", "plain_cpu_seconds"}
+    need(names <= row.keys() <= names | more, f"{what}: other fields")
     ours, theirs = min(row["kvg_runs"]), min(row["plain_runs"])
     same(row["kvg_seconds"], ours, f"{what}: kvg_seconds")
     same(row["plain_seconds"], theirs, f"{what}: plain_seconds")

@@ -151,6 +151,7 @@ RAW = {
 
 RAW_OF_EXCHANGE = (
     "machine", "load_after", "pages", "plain_runs", "kvg_runs", "bytes", "half",
+    "kvg_cpu_seconds", "plain_cpu_seconds",
     "nothing_new", "memory", "cp, sha256, sync", "rsync, fsync", "rclone, sync",
     "rclone, sha256, sync",
 )  # fmt: skip

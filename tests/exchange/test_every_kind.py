@@ -197,6 +197,8 @@ def test_damage_of_unchanged_size_is_found_by_who_pulls_and_mended_by_who_pushes
     """A push sees nothing; a pull names object and remote, and takes it from another remote."""
     if place.to.startswith("oci"):
         pytest.skip("a registry's own test is below")
+    if (tmp_path / "nginx").exists():
+        pytest.skip("another web server says the same")
     alice = Person.make(tmp_path / "alice", place.access).init().add(place.to)
     bob = Person.make(tmp_path / "bob", place.access)
     digest = alice.deposit("demo")
