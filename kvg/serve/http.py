@@ -10,9 +10,9 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias, cast
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from kvg.client.channel import MAX_BODY_BYTES, peer_uid
 from kvg.errors import (
@@ -67,7 +67,7 @@ def status_of(error: KvgError) -> int:
 
 
 async def read_body(request: Request) -> bytes:
-    """The body of ``request``. Raises ``UsageError`` when it is too large or too slow."""
+    """The body of ``request``. Raises ``UsageError`` where it is too large, slow, or not whole."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > MAX_BODY_BYTES:
         raise _too_large(int(declared))
@@ -79,6 +79,9 @@ async def read_body(request: Request) -> bytes:
                 if total > MAX_BODY_BYTES:
                     raise _too_large(total)
                 parts.append(part)
+    except ClientDisconnect:
+        log.info("%s: the client left before its request was whole", request.url.path)
+        raise UsageError("request: not whole") from None
     except TimeoutError:
         raise UsageError(f"request: its body did not arrive in {BODY_S:g} s") from None
     return b"".join(parts)
@@ -163,6 +166,17 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say so unless something was said already; who answers the request is told it left."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None and cycle.response_started:
+            self.transport.close()
+            return
+        super().send_400_response(msg)
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _give_up(self) -> None:
         if cast("object", self.cycle) is None:

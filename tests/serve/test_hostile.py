@@ -194,6 +194,15 @@ def test_a_prompt_of_a_gigabyte(desk: Home) -> None:
     assert answers(desk)
 
 
+def test_a_client_that_dies_in_the_middle_of_its_body_is_no_fault(desk: Home) -> None:
+    for path in (b"/kvg/graft", b"/v1/completions"):
+        with connect(desk.place("desk")) as link:
+            link.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        desk.wait("desk", f"{path.decode()}: the client left")
+    assert answers(desk)
+    assert "Traceback" not in desk.log("desk")
+
+
 def test_the_largest_prompt_that_is_read_is_past_the_window(desk: Home) -> None:
     with pytest.raises(KvgError, match="window"):
         desk.ask("desk", "graft", {"ref": "one", "prompt": "so " * (MAX_BODY_BYTES // 8)})
