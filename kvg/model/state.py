@@ -57,6 +57,11 @@ class SlotState:
         """Let nothing be written any more."""
         self.is_frozen = True
 
+    def check_writable(self) -> None:
+        """Raise ``Bug`` for a frozen state: its forks would see the change."""
+        if self.is_frozen:
+            raise Bug("slot: a frozen state was written to")
+
     def fork(self) -> SlotState:
         """A state that begins as this one; memory is shared where this one is frozen."""
         layers = tuple(self._layers.values())
@@ -70,6 +75,7 @@ class SlotState:
 
     def take(self, other: SlotState) -> None:
         """Begin as ``other``, a state of the same layers, in memory of its own."""
+        self.check_writable()
         self.reserve(other.length)
         for index in self._layers:
             self.keys[index][:, : other.length] = other.keys[index][:, : other.length]
@@ -89,8 +95,7 @@ class SlotState:
 
     def write(self, layer: int, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put keys ``[kv_heads, n, k_dim]`` and values of one layer at ``start``."""
-        if self.is_frozen:
-            raise Bug("slot: a frozen state was written to")
+        self.check_writable()
         end = start + keys.shape[1]
         self.keys[layer][:, start:end] = keys
         self.values[layer][:, start:end] = values
@@ -118,6 +123,7 @@ class SlotState:
 
     def wipe(self, start: int, end: int) -> None:
         """Make positions [start, end) zero: what lies past ``length`` has to be finite."""
+        self.check_writable()
         for index in self._layers:
             self.keys[index][:, start:end] = 0
             self.values[index][:, start:end] = 0
@@ -207,6 +213,7 @@ def capture_page(state: SlotState, group: Group, start: int, end: int, *, what: 
 
 def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer) -> None:
     """Put the page ``raw``, checked already, back at positions [start, end)."""
+    state.check_writable()
     for layer, part, view in _page_tensors(raw, group, end - start):
         target = (state.keys if part == "k" else state.values)[layer]
         target[:, start:end].copy_(view)

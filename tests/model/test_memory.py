@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from kvg.errors import Bug
-from kvg.model.state import SlotState
-from kvg.objects.manifest import LayerSpec
+from kvg.model.state import SlotState, place_page
+from kvg.objects.manifest import Group, LayerSpec
+from kvg.objects.page import page_size
 
 LAYERS = tuple(LayerSpec(index, "attention", 2, 64, 64, "BF16", None) for index in range(4))
 CPU = torch.device("cpu")
@@ -23,7 +25,7 @@ def filled(state: SlotState) -> SlotState:
     for layer in LAYERS:
         state.keys[layer.index].fill_(layer.index + 1)
         state.values[layer.index].fill_(-layer.index - 1)
-    state.length = TOKENS
+    state.length = state.capacity
     return state
 
 
@@ -71,11 +73,24 @@ def test_a_fork_that_writes_changes_nobody_else() -> None:
     assert bool((one.keys[2][:, 103:] == 3).all())
 
 
-def test_a_frozen_state_refuses_to_be_written() -> None:
-    base = SlotState.to_share(LAYERS, CPU, 256)
+GROUP = Group("full", "attention", (0,), 2, 64, 64, "BF16", None)
+WRITES: dict[str, Callable[[SlotState], object]] = {
+    "write": lambda s: s.write(0, 0, torch.zeros(2, 1, 64), torch.zeros(2, 1, 64)),
+    "wipe": lambda s: s.wipe(0, 1),
+    "take": lambda s: s.take(SlotState(LAYERS, CPU, 256)),
+    "put_token": lambda s: s.put_token(0, s.token(0)),
+    "place_page": lambda s: place_page(s, GROUP, 0, 1, bytearray(page_size(GROUP, 1))),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_frozen_state_refuses_to_be_written(how: str) -> None:
+    base = filled(SlotState.to_share(LAYERS, CPU, 256))
     base.freeze()
+    fork = base.fork()
     with pytest.raises(Bug):
-        base.write(0, 0, torch.zeros(2, 1, 64), torch.zeros(2, 1, 64))
+        WRITES[how](base)
+    assert bool((fork.keys[0] == 1).all())
 
 
 def test_a_fork_of_a_living_state_is_a_copy() -> None:
