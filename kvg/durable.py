@@ -116,10 +116,16 @@ def check_target(path: Path, *, option: str) -> None:
     """Raise unless a file can be written at ``path``, which ``option`` of a command line names.
 
     Asked before work begins: ``UsageError`` for a folder, a link, a device and whatever else is no
-    plain file, in whose place a file would be put, and for a path inside a store, ``NotFound``
+    plain file, in whose place a file would be put, for ``-``, which elsewhere stands for standard
+    output, and for a path inside a store, ``NotFound``
     without the folder that it would lie in, ``KvgError`` where that cannot be written
     to.
     """
+    if path.name == "-":
+        raise UsageError(
+            f"{option} -: is no file, and standard output is taken",
+            hint=f"{option} takes the name of a file",
+        )
     with translated(path):
         if path.is_dir():
             raise UsageError(f"{path}: is a folder", hint=f"{option} takes the name of a file")

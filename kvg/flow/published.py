@@ -11,7 +11,7 @@ from kvg.digest import is_digest, sha256
 from kvg.errors import Corrupt, NotFound
 from kvg.flow.records.audit import PublishedFigure
 
-SUFFIX = ".jsonl"
+LINES, DOCUMENT = ".jsonl", ".json"
 MAX_FILE_BYTES = 256 << 20
 SETTINGS = ("machine", "setup")
 """How the types of records end that say what was measured on, with which model and engine."""
@@ -23,17 +23,20 @@ Row = Mapping[str, object]
 
 
 def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure]:
-    """The figures of each file, or of every ``.jsonl`` file of a folder, in their order.
+    """The figures of each file, or of every ``.jsonl`` and ``.json`` file of a folder, in order.
 
-    Raises ``NotFound``, and ``Corrupt`` for a file that is not JSON Lines.
+    Raises ``NotFound``, and ``Corrupt`` for a file that is not JSON Lines, nor, by its name, JSON.
     """
     for path in paths:
         place = cwd / path
         if not place.exists():
             raise NotFound(f"{path}: no such file or folder")
-        files = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
+        files = [place]
+        if place.is_dir():
+            files = sorted(file for file in place.iterdir() if file.suffix in (LINES, DOCUMENT))
         if not files:
-            raise NotFound(f"{path}: no file of results in it", hint=f"results are {SUFFIX} files")
+            hint = f"results are {LINES} and {DOCUMENT} files"
+            raise NotFound(f"{path}: no file of results in it", hint=hint)
         for file in files:
             yield from _figures(file, str(path / file.name) if place.is_dir() else str(path))
 
@@ -44,7 +47,8 @@ def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:
         data = source.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise Corrupt(f"{name}: too large for results")
-    rows = [row for row in _rows(data, name) if not _kind(row).endswith(SETTINGS)]
+    read = _parts if file.suffix == DOCUMENT else _rows
+    rows = [row for row in read(data, name) if not _kind(row).endswith(SETTINGS)]
     sums = [row for row in rows if _kind(row).endswith(SUMS)]
     others = [row for row in rows if not _kind(row).endswith(SUMS)] if sums else []
     samples = [row for row in others if any(_digests(row))]
@@ -64,15 +68,30 @@ def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:
 
 def _rows(data: bytes, name: str) -> Iterator[Row]:
     for number, line in enumerate(data.splitlines(), 1):
-        try:
-            row = json.loads(line)
-            if b"\\u" in line:  # the one way in for half a surrogate pair
-                json.dumps(row, ensure_ascii=False).encode("utf-8")
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise Corrupt(f"{name}: line {number}: not a JSON object")
-        yield row
+        yield _object(line, f"{name}: line {number}")
+
+
+def _parts(data: bytes, name: str) -> Iterator[Row]:
+    """A document of one object: what stands in it, then each object in it, its name as its type."""
+    whole = _object(data, name)
+    parts = {key: value for key, value in whole.items() if isinstance(value, dict)}
+    rest = {key: value for key, value in whole.items() if key not in parts}
+    if any(_is_plain(value) for value in rest.values()):
+        yield {"type": Path(name).stem, **rest}
+    for key, value in parts.items():
+        yield {"type": key, **value}
+
+
+def _object(data: bytes, what: str) -> Row:
+    try:
+        row = json.loads(data)
+        if b"\\u" in data:  # the one way in for half a surrogate pair
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise Corrupt(f"{what}: not a JSON object")
+    return row
 
 
 def _kind(row: Row) -> str:

@@ -218,6 +218,30 @@ def test_a_long_name_leaves_room_for_what_stands_beside_it(
     assert re.search(r'<td data-name="tokens" class="num">', page)
 
 
+def test_figures_in_a_document_are_shown_too(stored: Stored, kvg: Run, home: Path) -> None:
+    folder = Path("figures")
+    folder.mkdir()
+    machine, copied = {"cpu": "x"}, {"kvg_seconds": 2.5, "runs": [2.5]}
+    whole = {"schema": "s/1", "runs": 3, "machine": machine, "directory, codec 0": copied}
+    (folder / "exchange.json").write_text(json.dumps(whole, indent=1))
+    found = kvg("audit", "--results", "figures", "--json").record["results"]
+    assert [(figure["kind"], figure["figures"]) for figure in found] == [
+        ("exchange", {"schema": "s/1", "runs": 3}),
+        ("directory, codec 0", {"kvg_seconds": 2.5}),
+    ]
+    (folder / "exchange.json").write_text("[1]")
+    assert kvg("audit", "--results", "figures").code == 5
+
+
+@pytest.mark.parametrize("words", [("audit", "--html"), ("bundle", "create")])
+def test_standard_output_is_no_file(
+    stored: Stored, kvg: Run, home: Path, words: tuple[str, ...]
+) -> None:
+    done = kvg(*words, "-")
+    assert done.code == 2 and "standard output" in done.err
+    assert not Path("-").exists()
+
+
 @pytest.mark.parametrize("data", [b"not json\n", b"[1]\n", b'{"a": 1}\n\xff\n', b"[" * 9999])
 def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: bytes) -> None:
     Path("r.jsonl").write_bytes(data)
