@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +35,100 @@ def quick_folder() -> Iterator[Path]:
     place = memory if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="kvg-test-", dir=place) as name:
         yield Path(name)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """``target`` as ``source`` is, and nothing else. What is never written to again is linked."""
+    if target.exists():
+        shutil.rmtree(target)
+    if source.exists():
+        _copy(os.fspath(source), os.fspath(target))
+
+
+def _copy(source: str, target: str) -> None:
+    os.mkdir(target)
+    is_linked = _WRITTEN_ONCE.search(source) is not None
+    for entry in os.scandir(source):
+        there = f"{target}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            _copy(entry.path, there)
+        elif is_linked or entry.is_symlink():
+            os.link(entry.path, there, follow_symlinks=False)
+        else:
+            mode = entry.stat().st_mode & 0o777
+            with open(entry.path, "rb") as file:
+                fd = os.open(there, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+                try:
+                    os.write(fd, file.read())
+                finally:
+                    os.close(fd)
+
+
+_WRITTEN_ONCE = re.compile(r"/(objects/[0-9a-f]{2}|reserve)$")
+_TEMPORARY = re.compile(r"\.[0-9]+\.[0-9]+\.[0-9a-f]{8}$")
+
+
+class Judged:
+    """The states of folders that were judged already.
+
+    What follows from a state depends on nothing but the state: of faults that leave the same files
+    with the same bytes, the first is judged for all. Each fault is struck all the same.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[object] = set()
+
+    def is_new(self, *state: object) -> bool:
+        """Whether this is the first of its kind; a ``Path`` in it stands for what lies there."""
+        key = tuple(files(item) if isinstance(item, Path) else item for item in state)
+        is_new = key not in self._seen
+        self._seen.add(key)
+        return is_new
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+def files(folder: Path) -> bytes:
+    """Stands for every file in ``folder``: its name, mode and bytes.
+
+    Left out is what means nothing: the number of a process in the name of a temporary, who held a
+    lock last, the number that a push draws, the order of pending roots, the bytes of the reserve,
+    and who reads the index.
+    """
+    found = hashlib.sha256()
+    for line in sorted(_lines(os.fspath(folder), "")):
+        found.update(line)
+    return found.digest()
+
+
+def _lines(folder: str, name: str) -> Iterator[bytes]:
+    for entry in os.scandir(folder):
+        known = f"{name}/{_TEMPORARY.sub('', entry.name)}"
+        mode = entry.stat(follow_symlinks=False).st_mode
+        head = f"{known} {mode} ".encode()
+        if entry.is_symlink():
+            yield head + os.fsencode(os.readlink(entry.path))
+        elif entry.is_dir():
+            lines = sorted(_lines(entry.path, known))
+            yield head + hashlib.sha256(b"".join(lines)).digest()
+        elif known.endswith(("/lock.mdb", "/lock")):
+            yield head
+        elif _RESERVE.search(known):
+            yield head + b"%d" % entry.stat().st_size
+        else:
+            with open(entry.path, "rb") as file:
+                data = file.read()
+            if _PUSHING.search(known):
+                data = data.partition(b" ")[0]
+            if _PENDING.search(known):
+                data = b"\n".join(sorted(data.split(b"\n")))
+            yield head + hashlib.sha256(data).digest()
+
+
+_PENDING = re.compile(r"/tmp/pending/[^/]+$")
+_PUSHING = re.compile(r"/pushing/[^/]+$")
+_RESERVE = re.compile(r"/reserve/[0-9]$")
 
 
 @dataclass

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ import pytest
 from kvg.digest import Digest, hex_of
 from kvg.errors import Corrupt, Incompatible, KvgError, Untrusted
 from kvg.flow.exchange.publishers import sign_publisher
+from kvg.log import entry as entries
 from kvg.log import log as log_files_of
+from kvg.log import merkle
 from kvg.log import rekey as rekeys
 from kvg.log.log import Log
 from kvg.objects.statement import Resource, TestResult, encode_provenance
@@ -197,6 +200,27 @@ KINDS = (
     "entry bundle, partial",
     "entry bundle, older partial",
 )
+
+
+@pytest.fixture(autouse=True)
+def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What depends on bytes alone is computed once for the same bytes of the log."""
+    known, parse = READ, entries.parse_entry
+
+    def parse_once(data: bytes, *, what: str) -> entries.Entry:
+        raw = bytes(data)
+        if raw not in known:
+            known[raw] = parse(raw, what=what)
+        return known[raw]
+
+    monkeypatch.setattr(entries, "parse_entry", parse_once)
+    monkeypatch.setattr(merkle, "leaf_hash", leaf_hash)
+    monkeypatch.setattr(merkle, "node_hash", node_hash)
+
+
+READ: dict[bytes, entries.Entry] = {}
+leaf_hash = lru_cache(maxsize=1 << 15)(merkle.leaf_hash)
+node_hash = lru_cache(maxsize=1 << 15)(merkle.node_hash)
 
 
 @pytest.fixture(scope="module")
