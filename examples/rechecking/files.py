@@ -87,6 +87,8 @@ def check_exchange(value: Row, what: str) -> None:
     if any(name.startswith("directory") for name in value):
         named.add("cp, sha256, sync")
     need(named <= value.keys(), f"{what}: no {sorted(named - value.keys())}")
+    if not any(map(COMPARED.fullmatch, value)):
+        same(value["runs"], 1, f"{what}: runs, where nothing is compared")
     for name in sorted(value.keys() - named):
         need(name in ALONE or COMPARED.fullmatch(name) is not None, f"{what}: {name}: unknown")
         if name == "half":
