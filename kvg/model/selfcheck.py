@@ -52,6 +52,8 @@ CHECK_FLOPS = 2.5e9
 """A row tile is tried on a layer only where one call costs less than this; others are not used."""
 CHECK_BLOCKS = 3
 """Key blocks of the attention check: more than the kernel takes at once."""
+FAR_TOKENS = 8192
+"""Tiles are compared once more at the end of so many keys, or of all that the model can see."""
 CHECK_TOKENS = 20
 MOVED_WEIGHTS = 4_000_000
 """Of a larger weight only so many numbers are tried elsewhere in memory: moving it takes long."""
@@ -243,7 +245,65 @@ def _attention_tiles(model: LoadedModel, shape: AttentionShape) -> tuple[int, ..
     if not agrees(safe, rows(safe)):
         raise Incompatible(f"self-check: {what} depends on how its queries are split", hint=HINT)
     _check_places(elsewhere, what)
-    return _agreeing(rows, agrees, tile_menu(shape.repeat), safe, what)
+    found = _agreeing(rows, agrees, tile_menu(shape.repeat), safe, what)
+    return _agreeing_far(model, shape, found, what)
+
+
+def _agreeing_far(
+    model: LoadedModel, shape: AttentionShape, tiles: tuple[int, ...], what: str
+) -> tuple[int, ...]:
+    """Those of ``tiles`` that agree after many keys too, on the last positions of a block.
+
+    Only where products are over all keys at once, and so may be cut otherwise when there are more:
+    with a soft cap or sinks, and for heads whose values are of another size. Else the library takes
+    fewer keys at a time than were looked at already.
+    """
+    if shape.spec.softcap is None and not shape.has_sinks and shape.k_dim == shape.v_dim:
+        return tiles
+    reach = min(model.window, FAR_TOKENS, (shape.spec.window or FAR_TOKENS) + BLOCK_TOKENS)
+    n_blocks = -(-reach // BLOCK_TOKENS)
+    if n_blocks <= CHECK_BLOCKS:
+        return tiles
+    last = n_blocks * BLOCK_TOKENS
+    dtype = TORCH_DTYPES[model.dtype]
+    inputs = attention_inputs(shape, dtype, n_tokens=STRETCH, n_blocks=n_blocks)
+    sinks = (
+        made_input("sinks", (shape.kv_heads * shape.repeat,), dtype) if shape.has_sinks else None
+    )
+
+    def ends(tile: int, n_tokens: int) -> torch.Tensor:
+        """The last ``n_tokens`` positions of every input."""
+        return torch.stack(
+            [
+                attention(
+                    query[:, -n_tokens:],
+                    keys,
+                    values,
+                    last - n_tokens,
+                    shape.spec,
+                    sinks=sinks,
+                    tiles=(tile,),
+                )
+                for query, keys, values in inputs
+            ]
+        )
+
+    def agrees(tile: int, base: torch.Tensor) -> bool:
+        """Beside other tiles as far as they fit, and alone."""
+        return same_bits(ends(tile, STRETCH), base) and same_bits(ends(tile, 1), base[:, :, -1:])
+
+    safe = rows_per_tile(shape.repeat)
+    with one_thread():
+        base = ends(safe, STRETCH)
+        alone = [tile for tile in tiles if agrees(tile, base)]
+    found = tuple(tile for tile in alone if agrees(tile, base))
+    if safe not in found:
+        raise Incompatible(
+            f"self-check: {what} depends, after {last:,} keys, on how its queries are split or on "
+            "the number of threads",
+            hint=HINT,
+        )
+    return found
 
 
 def _check_expert(model: LoadedModel, shape: ExpertShape) -> None:

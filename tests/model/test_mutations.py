@@ -206,6 +206,29 @@ def test_a_tile_that_sums_in_another_order_is_not_used(
         assert after[shape] == tuple(tile for tile in tiles if tile != 64)
 
 
+def test_a_small_tile_that_halves_many_keys_is_not_used(monkeypatch: Patch) -> None:
+    """Gemma 2 has soft caps: its products are over all keys at once."""
+    model = load(EXACT["Gemma 2"](), "F32", "m")
+    product = torch.bmm
+
+    def halved(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        half = a.shape[-1] // 2
+        if half < 512 or a.shape[1] > 8:
+            return product(a, b)
+        first = product(a[..., :half].contiguous(), b[:, :half].contiguous())
+        return first + product(a[..., half:].contiguous(), b[:, half:].contiguous())
+
+    def least_rows() -> set[int]:
+        found = selfcheck.prove_tiles(model).attention
+        return {
+            min(tiles) * shape.repeat for shape, tiles in found.items() if not shape.spec.window
+        }
+
+    assert max(least_rows()) <= 8
+    monkeypatch.setattr(torch, "bmm", halved)
+    assert min(least_rows()) > 8
+
+
 def test_a_linear_tile_that_sums_in_another_order_is_not_used(
     tiny: dict[str, Path], monkeypatch: Patch
 ) -> None:
