@@ -160,12 +160,14 @@ def main() -> int:
             ["deposit", "text", "--text", text],
             ["session", "start", "bench"],
         ):
-            subprocess.run([*PROGRAM, *words], cwd=home, env=env, check=True, capture_output=True)
+            subprocess.run(
+                [*PROGRAM, *words], cwd=home, env=env, check=True, stdout=subprocess.DEVNULL
+            )
         try:
             print(json.dumps(measure(home, env, given.runs)))
         finally:
             stop = [*PROGRAM, "session", "stop", "bench"]
-            subprocess.run(stop, cwd=home, env=env, check=True, capture_output=True)
+            subprocess.run(stop, cwd=home, env=env, check=True, stdout=subprocess.DEVNULL)
     return 0
 
 
