@@ -96,7 +96,10 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         if not request.no_source and source.kind != "ids":
             for _, data in source.parts:
                 pending.put(data)
-        outcomes = (*prove_itself(store, session, built.manifest, ids), *outcomes)
+        outcomes = (
+            *prove_itself(store, session, built.manifest, ids, jobs=settings.jobs),
+            *outcomes,
+        )
         with away(settings):
             published, envelope = sign_and_record(
                 store, pending, built.manifest, provenance, outcomes, request.ref, before, key

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvg.digest import sha256
 from kvg.errors import Corrupt
 from kvg.gates.outcome import GateOutcome, outcome_of
 from kvg.objects.page import check_finite, check_page, data_start
+from kvg.parallel import in_order
 from kvg.verify.judgement import FINITE, ROUND_TRIP, WITNESS
 
 if TYPE_CHECKING:
@@ -21,18 +21,24 @@ if TYPE_CHECKING:
 
 
 def prove_itself(
-    store: Store, session: Session, manifest: Manifest, ids: Sequence[int]
+    store: Store, session: Session, manifest: Manifest, ids: Sequence[int], *, jobs: int = 1
 ) -> tuple[GateOutcome, ...]:
     """The outcomes of finite, round-trip and witness, all of them passed.
 
-    Every page is read back from the store into a slot of its own. Raises ``GateFailed``.
+    Every page is read back from the store into a slot of its own, ``jobs`` at a time. Raises
+    ``GateFailed``.
     """
     slot = session.slot()
     slot.state.reserve(manifest.count)
+    slot.state.expect(manifest.count)
     unlike: list[str] = []
     infinite: list[str] = []
-    for page in manifest.pages:
+
+    def prove(page: Page) -> None:
         _prove_page(store, slot, manifest, page, unlike, infinite)
+
+    for _ in in_order(prove, manifest.pages, threads=min(jobs, len(manifest.pages))):
+        pass
     slot.state.length = manifest.count
     read = {"pages": len(manifest.pages), "bytes": sum(page.size for page in manifest.pages)}
     outcomes = (
@@ -53,8 +59,9 @@ def _prove_page(
     unlike: list[str],
     infinite: list[str],
 ) -> None:
-    """Read a page, look at its values, put it into ``slot`` and take it out again."""
-    from kvg.model.state import capture_page, place_page
+    """Read a page, whose digest is checked, look at its values, put it into ``slot`` and compare
+    what lies there."""
+    from kvg.model.state import holds_page, place_page
 
     name, group = f"page {page.group} [{page.start}, {page.end})", manifest.group(page.group)
     try:
@@ -63,13 +70,18 @@ def _prove_page(
     except Corrupt as error:
         unlike.append(error.message)
         return
+    data = raw[data_start(group, page.n_tokens) :]
     try:
-        check_finite(raw[data_start(group, page.n_tokens) :], group.dtype, what=name)
+        check_finite(data, group.dtype, what=name)
     except Corrupt as error:
         infinite.append(error.message)
         return
-    place_page(slot.state, group, page.start, page.end, raw)
-    if sha256(capture_page(slot.state, group, page.start, page.end, what=name)) != page.digest:
+    placing = slot.state.placing(group, page.start, page.end)
+    if placing is not None:
+        placing.put(data)
+    else:
+        place_page(slot.state, group, page.start, page.end, raw)
+    if not holds_page(slot.state, group, page.start, page.end, raw):
         unlike.append(f"{name}: other bytes after it was restored")
 
 

@@ -138,7 +138,10 @@ def deposit_trace(
             learned,
             contract,
         )
-        outcomes = (*prove_itself(store, session, built.manifest, ids), *learned.outcomes)
+        outcomes = (
+            *prove_itself(store, session, built.manifest, ids, jobs=settings.jobs),
+            *learned.outcomes,
+        )
         sign_and_record(store, pending, built.manifest, provenance, outcomes, ref, before, key)
     return built.manifest.digest
 

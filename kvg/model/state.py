@@ -17,6 +17,9 @@ from kvg.objects.page import DTYPE_SIZES, data_start, page_header, page_size, te
 from kvg_kernels.alignment import ALIGNMENT_BYTES
 from kvg_kernels.attention import BLOCK_TOKENS
 
+_BITS = {2: torch.int16, 4: torch.int32}
+"""Whole numbers as wide as an element: they are equal where the bits are, NaN or not."""
+
 
 class SlotState:
     """Keys and values of every layer for positions [0, length), each layer in one piece.
@@ -217,6 +220,16 @@ def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer
     for layer, part, view in _page_tensors(raw, group, end - start):
         target = (state.keys if part == "k" else state.values)[layer]
         target[:, start:end].copy_(view)
+
+
+def holds_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer) -> bool:
+    """Whether positions [start, end) hold the page ``raw``, bit by bit."""
+    for layer, part, view in _page_tensors(raw, group, end - start):
+        held = (state.keys if part == "k" else state.values)[layer][:, start:end]
+        bits = _BITS[view.element_size()]
+        if not torch.equal(held.to(view.device).view(bits), view.view(bits)):
+            return False
+    return True
 
 
 def _page_tensors(

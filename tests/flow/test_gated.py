@@ -89,7 +89,7 @@ def test_a_deposit_that_does_not_prove_itself(
 ) -> None:
     """What the check looks at is changed under it: each fails by its own name, nothing is named."""
     from kvg.flow import selfproof
-    from kvg.model import state
+    from kvg.model.placing import Placing
     from kvg.model.session import Session
 
     class Infinite:
@@ -105,12 +105,12 @@ def test_a_deposit_that_does_not_prove_itself(
         real = selfproof.prove_itself
         monkeypatch.setattr(
             "kvg.flow.deposit.prove_itself",
-            lambda store, *more: real(Infinite(), *more),  # type: ignore[arg-type]
+            lambda store, *more, **named: real(Infinite(), *more, **named),  # type: ignore[arg-type]
         )
     elif broken == "round-trip":
-        place = state.place_page
+        put = Placing.put
         monkeypatch.setattr(
-            state, "place_page", lambda *a: place(*a[:-1], bytes(a[-1][:-1]) + b"\x01")
+            Placing, "put", lambda to, piece: put(to, memoryview(bytes(piece[:-1]) + b"\x01"))
         )
     else:
         resume = Session.resume

@@ -42,7 +42,7 @@ def lied(
 
     with monkeypatch.context() as patch:
         patch.setattr("kvg.model.state.capture_page", poisoned)
-        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_: ())  # which would have told
+        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_, **__: ())  # which would have told
         deposit(user.store, user.settings, request_for)
     return user
 
