@@ -54,7 +54,7 @@ def test_a_poisoned_page_whose_witness_still_fits(
     text = models.text_of(tiny["llama"], 600)
     with monkeypatch.context() as patch:
         patch.setattr("kvg.model.state.capture_page", poisoned)
-        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_: ())  # which would have told
+        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_, **__: ())  # which would have told
         deposit(user.store, user.settings, DepositRequest("bad", text=text, reference=reference))
     (alone,) = verify(user.store, user.settings)
     assert isinstance(alone, VerifySummary) and alone.bytes_ok and alone.signatures_ok

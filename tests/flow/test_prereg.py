@@ -98,7 +98,7 @@ def test_pages_that_are_signed_but_not_true_are_not_committed_to(
 
     with monkeypatch.context() as patch:
         patch.setattr(state, "capture_page", poisoned)
-        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_: ())  # which would have told
+        patch.setattr("kvg.flow.deposit.prove_itself", lambda *_, **__: ())  # which would have told
         text = models.text_of(tiny["llama"], 30)
         deposit(put.store, put.settings, DepositRequest("poisoned", text=text))
     size = put.store.log.size
