@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PIECE_BYTES = 256 << 10
 """Bytes at once: they stay in a core's cache while both hashes go over them."""
 
+LONE_PIECE_BYTES = 1 << 20
+"""Bytes at once where only one hash goes over them: threads then seldom wait for each other."""
+
 HEAD_BYTES = 64 << 10
 """Bytes that are read for the header and the padding after it."""
 
@@ -63,15 +66,17 @@ def check_raw(
         return None
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
-    return _Reading(read_into, header, what).check(digest, head_bytes, with_blake3)
+    piece_bytes = PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES
+    reading = _Reading(read_into, header, what, piece_bytes)
+    return reading.check(digest, head_bytes, with_blake3)
 
 
 class _Reading:
-    def __init__(self, read_into: ReadInto, header: Header, what: str) -> None:
+    def __init__(self, read_into: ReadInto, header: Header, what: str, piece_bytes: int) -> None:
         self._read_into = read_into
         self._header = header
         self._what = what
-        self._buffer = memoryview(bytearray(min(PIECE_BYTES, header.raw_size)))
+        self._buffer = memoryview(bytearray(min(piece_bytes, header.raw_size)))
         self._position = header.data_offset
 
     def check(self, digest: Digest, head_bytes: int, with_blake3: bool) -> Checked:
@@ -101,7 +106,7 @@ class _Reading:
         return Checked(None if whole is None else whole.digest().hex(), bytes(head))
 
     def _next(self, left: int) -> memoryview:
-        piece = self._buffer[: min(left, PIECE_BYTES)]
+        piece = self._buffer[:left]
         n = self._read_into(piece, self._position)
         if n == 0:
             raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
