@@ -160,7 +160,7 @@ def grafts(
 def shares_memory(slot: Slot) -> bool:
     """Whether ``slot`` lies in a copy-on-write mapping of an anonymous file."""
     address = next(iter(slot.state.keys.values())).data_ptr()
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         span, rights, *_ = line.split()
         first, last = (int(part, 16) for part in span.split("-"))
         if first <= address < last:
@@ -261,7 +261,7 @@ def test_threads_that_came_after_a_session_was_opened_change_no_bit() -> None:
 def test_tiles_are_proved_once_for_each_number_of_threads(
     tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = models.session(tiny["llama"])
+    session = session_of(models.load(tiny["llama"], "BF16", ATTENTION_NAME), schedule=None)
     proved: list[int] = []
 
     def prove(model: LoadedModel) -> TileMenu:

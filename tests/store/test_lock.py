@@ -95,10 +95,10 @@ def test_a_file_system_that_is_read_only(tmp_path: Path, monkeypatch: pytest.Mon
         pass
     real = os.open
 
-    def read_only(path: str, flags: int, *rest: int) -> int:
+    def read_only(path: str, flags: int, *rest: int, **more: int) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise OSError(errno.EROFS, "Read-only file system")
-        return real(path, flags, *rest)
+        return real(path, flags, *rest, **more)
 
     monkeypatch.setattr(os, "open", read_only)
     with Lock(tmp_path / "lock").exclusive():
