@@ -346,6 +346,10 @@ def check_store(table: Table) -> None:
     table.grid(table.of("growth"), "command", "artifacts")
 
 
+WAYS = sorted(["kvg, raw", "kvg, planes", "transformers, safetensors", "transformers, torch.save",
+               "llama.cpp"])  # fmt: skip
+
+
 def check_restore(table: Table) -> None:
     what, rows = table.what, table.of("restore-row")
     table.grid(rows, "tokens", "form", "cache")
@@ -362,12 +366,29 @@ def check_restore(table: Table) -> None:
                  if r["stage"] not in ("restore", "unverified")]  # fmt: skip
         share = max(alone) / row["ms"] if row["stage"] == "restore" else None
         expect(row, what, repeats=len(walls), ms=min(walls), cpu_ms=min(spent), share=share)
+    pairs = {(r["form"], r["threads"]) for r in table.of("restore-stage")}
+    forms = {r["form"] for r in rows}
+    need({form for form, _ in pairs} == forms, f"{what}: stages of other forms than the grafts")
+    for form, threads in pairs:
+        of = {"form": form, "threads": threads}
+        names = [r["stage"] for r in table.of("restore-stage", **of)]
+        need(len(names) == len(set(names)), f"{what}: a stage twice")
+        need({"read", "hash", "copy", "restore"} <= set(names), f"{what}: a stage is missing")
+        is_straight = "unverified" in names
+        need(
+            len(table.of("restore-verified", **of)) == is_straight, f"{what}: verified, unverified"
+        )
+        parts = table.of("restore-part", form=form)
+        need(bool(parts) == is_straight, f"{what}: the parts of a restore")
+    ways = [r["way"] for kind in ("restore-other", "restore-skipped") for r in table.of(kind)]
+    need(sorted(ways) == WAYS, f"{what}: other ways to keep a state than there are")
     for row in table.of("restore-other"):
         loads, wholes = (list(part) for part in zip(*row["runs_ms"], strict=True))
         expect(row, what, repeats=len(wholes), load_ms=median(loads), first_token_ms=median(wholes))
     for row in table.of("restore-verified"):
         having = {name: row[name] for name in ("tokens", "form", "threads")}
         both = {r["stage"]: r["ms"] for r in table.of("restore-stage", **having)}
+        need({"restore", "unverified"} <= both.keys(), f"{what}: a stage is missing")
         expect(row, what, verified_ms=both["restore"], unverified_ms=both["unverified"],
                cost=both["restore"] / both["unverified"] - 1)  # fmt: skip
     for row in table.of("restore-part"):
