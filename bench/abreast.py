@@ -25,28 +25,11 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.place import store_in
 from kvg.cli.render import json_line
 from kvg.flow.bench.setup import setup_of
 from kvg.flow.context import create
 from kvg.flow.context.abreast import lanes_for
-from kvg.flow.model_add import model_add
-from kvg.flow.requests import ModelAddRequest
-from kvg.flow.settings import Settings
-from kvg.report import SilentReport
-from kvg.store import Store
-from kvg.trust import Keyring
-
-
-def settings_at(place: Path) -> Settings:
-    return Settings(
-        cwd=place,
-        keys=place / "keys",
-        cache=place / "cache",
-        user_config=place / "config.toml",
-        device="cpu",
-        jobs=len(os.sched_getaffinity(0)),
-        report=SilentReport(),
-    )
 
 
 def cpu_seconds() -> float:
@@ -56,9 +39,7 @@ def cpu_seconds() -> float:
 
 def measure(place: Path, asked: argparse.Namespace) -> Iterator[dict[str, object]]:
     """Both ways in turns, each with texts that are new to the store."""
-    settings = settings_at(place)
-    store = Store.init(place, keyring=Keyring(settings.keys))
-    model_add(store, settings, ModelAddRequest("model", asked.model.absolute()))
+    store, settings = store_in(place, asked.model, jobs=len(os.sched_getaffinity(0)))
     first = create.ContextRequest("any", (Path("any"),))
     opened = create.open_model(store, settings, create._first_request(first))
     create.open_model = lambda *_: opened

@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.filling import filled
+from bench.place import store_in
 from kvg.cli.render import json_line
 from kvg.flow.asking import Asked, ask_messages
 from kvg.flow.bench.setup import setup_of
@@ -44,17 +45,14 @@ from kvg.flow.context import ask
 from kvg.flow.context.create import ContextRequest, create_context
 from kvg.flow.context.search import RANKED, opened_index, rank_blocks
 from kvg.flow.context.stored import StoredBlock, StoredContext, read_context
-from kvg.flow.model_add import model_add
 from kvg.flow.records.contexts import ContextMade
 from kvg.flow.registered import open_registered, registered_model, tokenizer_of
-from kvg.flow.requests import ContextAskRequest, ModelAddRequest
+from kvg.flow.requests import ContextAskRequest
 from kvg.flow.settings import Settings
 from kvg.model.dtypes import tensor_digest
 from kvg.model.session import Session
 from kvg.model.text import Tokenizer
-from kvg.report import SilentReport
 from kvg.store import Store
-from kvg.trust import Keyring
 from kvg.verify import verify_artifact
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,16 +171,7 @@ def summary(
 
 def records(place: Path, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Everything, in a store in ``place``."""
-    settings = Settings(
-        cwd=asked.folder.absolute().parent,
-        keys=place / "keys",
-        cache=place / "cache",
-        user_config=place / "config.toml",
-        device="cpu",
-        report=SilentReport(),
-    )
-    store = Store.init(place, keyring=Keyring(settings.keys))
-    model_add(store, settings, ModelAddRequest("model", asked.model.absolute()))
+    store, settings = store_in(place, asked.model, cwd=asked.folder.absolute().parent)
     folder = Path(asked.folder.name)
     request = ContextRequest(NAME, (folder,), block_tokens=asked.block_tokens)
     *_, made = create_context(store, settings, request)

@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.filling import filled
+from bench.place import store_in
 from kvg import canon
 from kvg.cli.render import json_line
 from kvg.flow.asking import Asked, ask_messages
@@ -45,11 +46,7 @@ from kvg.flow.deposit import deposit
 from kvg.flow.model_add import model_add
 from kvg.flow.registered import identified, open_registered, registered_model
 from kvg.flow.requests import DepositRequest, ModelAddRequest
-from kvg.flow.settings import Settings
 from kvg.objects.verified import Verified
-from kvg.report import SilentReport
-from kvg.store import Store
-from kvg.trust import Keyring
 from kvg.verify import verify_artifact
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -284,16 +281,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        settings = Settings(
-            cwd=place,
-            keys=place / "keys",
-            cache=place / "cache",
-            user_config=place / "config.toml",
-            device="cpu",
-            report=SilentReport(),
-        )
-        store = Store.init(place, keyring=Keyring(settings.keys))
-        model_add(store, settings, ModelAddRequest("model", asked.model.absolute()))
+        store, settings = store_in(place, asked.model)
         with open_library(store, settings, "model", ()) as library:
             print(json_line(setup_of("choosing", library.model, library.session)), flush=True)
             for row in records(library, asked):

@@ -30,15 +30,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.place import store_in
 from kvg.cli.render import json_line
 from kvg.flow import deposit
 from kvg.flow.bench.setup import setup_of
-from kvg.flow.model_add import model_add
-from kvg.flow.requests import DepositRequest, ModelAddRequest
-from kvg.flow.settings import Settings
-from kvg.report import SilentReport
-from kvg.store import Store
-from kvg.trust import Keyring
+from kvg.flow.requests import DepositRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, "-c", "from kvg.cli.main import run; run()"]
@@ -78,16 +74,7 @@ class InProcess:
     """A store of its own with the model, which stays loaded: what a session does."""
 
     def __init__(self, place: Path, model: Path) -> None:
-        self.settings = Settings(
-            cwd=place,
-            keys=place / "keys",
-            cache=place / "cache",
-            user_config=place / "config.toml",
-            device="cpu",
-            report=SilentReport(),
-        )
-        self.store = Store.init(place, keyring=Keyring(self.settings.keys))
-        model_add(self.store, self.settings, ModelAddRequest("model", model.absolute()))
+        self.store, self.settings = store_in(place, model)
         opened = deposit.open_model(self.store, self.settings, DepositRequest("any", text="any"))
         deposit.open_model = lambda *_: opened
         self.opened = opened
