@@ -14,14 +14,19 @@ from kvg.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvg.buffers import Buffers
+
 PIECE_BYTES = 256 << 10
 """Bytes at once: they stay in a core's cache while both hashes go over them."""
 
 LONE_PIECE_BYTES = 1 << 20
 """Bytes at once where only one hash goes over them: threads then seldom wait for each other."""
 
+FIRST_BYTES = 2 * ALIGNMENT
+"""Bytes that are read for the header and the padding after it; most headers are short."""
+
 HEAD_BYTES = 64 << 10
-"""Bytes that are read for the header and the padding after it."""
+"""As many are read where the header says that it is longer than that."""
 
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""
@@ -48,35 +53,41 @@ def check_raw(
     head_bytes: int,
     with_blake3: bool = True,
     limit: int = DEFAULT_LIMIT,
+    buffers: Buffers | None = None,
 ) -> Checked | None:
     """Check every byte of an object of ``n_stored`` bytes in stored form, in constant memory.
 
     None, before anything but the header was checked, for one that is compressed or whose header is
     too long for this: ``decode`` that. ``head_bytes``: how many of the first raw bytes to give
-    back. ``with_blake3``: False takes the SHA-256 of the whole alone. Raises ``Corrupt`` naming
-    ``what`` as ``decode`` does.
+    back. ``with_blake3``: False takes the SHA-256 of the whole alone. ``buffers`` are used for all
+    of it. Raises ``Corrupt`` naming ``what`` as ``decode`` does.
     """
-    first = bytearray(min(n_stored, HEAD_BYTES))
-    n = read_into(memoryview(first), 0)
-    view = memoryview(first)[:n].toreadonly()
-    if parse_header_size(view, what=what) + ALIGNMENT > HEAD_BYTES:
+    from kvg.buffers import Buffers
+
+    buffers = buffers or Buffers()
+    for most in (FIRST_BYTES, HEAD_BYTES):
+        view = buffers.take("head", min(n_stored, most))
+        view = view[: read_into(view, 0)].toreadonly()
+        if parse_header_size(view, what=what) + ALIGNMENT <= most:
+            break
+    else:
         return None
     header = parse_header(view, what=what)
-    if header.codec != RAW or header.data_offset > n:
+    if header.codec != RAW or header.data_offset > len(view):
         return None
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
-    piece_bytes = PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES
-    reading = _Reading(read_into, header, what, piece_bytes)
+    piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
+    reading = _Reading(read_into, header, what, buffers.take("piece", piece_bytes))
     return reading.check(digest, head_bytes, with_blake3)
 
 
 class _Reading:
-    def __init__(self, read_into: ReadInto, header: Header, what: str, piece_bytes: int) -> None:
+    def __init__(self, read_into: ReadInto, header: Header, what: str, buffer: memoryview) -> None:
         self._read_into = read_into
         self._header = header
         self._what = what
-        self._buffer = memoryview(bytearray(min(piece_bytes, header.raw_size)))
+        self._buffer = buffer
         self._position = header.data_offset
 
     def check(self, digest: Digest, head_bytes: int, with_blake3: bool) -> Checked:

@@ -33,6 +33,7 @@ from kvg.store.quota import Quota
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.buffers import Buffers, PerThread
     from kvg.codec import Checked, PieceReader, Stored
     from kvg.store.lock import Lock
 
@@ -79,6 +80,7 @@ class ObjectFolder:
         self._codec = codec
         self._is_named_for_good = is_named_for_good
         self._prefix = f"{folder}{os.sep}"
+        self._own: PerThread | None = None
 
     def put(
         self,
@@ -319,6 +321,7 @@ class ObjectFolder:
                 what=name,
                 head_bytes=head_bytes,
                 with_blake3=with_blake3,
+                buffers=self._buffers(),
             )
         if found is not None:
             return found
@@ -378,8 +381,17 @@ class ObjectFolder:
                 head_bytes=0,
                 with_blake3=False,
                 limit=LIMIT_BYTES,
+                buffers=self._buffers(),
             )
         return None if found is None else StoredFile(self._stored(digest), n_stored)
+
+    def _buffers(self) -> Buffers:
+        """Those of the thread that asks."""
+        if self._own is None:
+            from kvg.buffers import PerThread
+
+            self._own = PerThread()
+        return self._own.buffers
 
     @contextmanager
     def _opened(self, digest: Digest, what: str) -> Iterator[tuple[int, int]]:
