@@ -1,8 +1,12 @@
-"""Memory that work of one thread uses again and again."""
+"""Memory that work of one thread uses again and again, placed where a file is copied to fast."""
 
 from __future__ import annotations
 
+import mmap
 import threading
+
+_OWN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+"""A child's writes stay its own."""
 
 
 class Buffers:
@@ -17,12 +21,20 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[str, memoryview] = {}
 
-    def take(self, name: str, n_bytes: int) -> memoryview:
-        """``n_bytes`` that hold anything; those taken before under ``name`` may be the same."""
+    def take(self, name: str, n_bytes: int, *, at: int = 0) -> memoryview:
+        """``n_bytes`` that hold anything; those taken before under ``name`` may be the same.
+
+        They begin in a page of memory where position ``at`` begins in a page of a file: what is
+        read from there moves without a shift. The system's copy takes up to four times as long to
+        a place that is shifted by a few bytes.
+        """
+        first = at % mmap.PAGESIZE
         held = self._held.get(name)
-        if held is None or held.nbytes < n_bytes:
-            held = self._held[name] = memoryview(bytearray(n_bytes))
-        return held[:n_bytes]
+        if held is None or held.nbytes < first + n_bytes:
+            whole = -(-(first + n_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+            own = mmap.mmap(-1, max(whole, mmap.PAGESIZE), flags=_OWN)
+            held = self._held[name] = memoryview(own)
+        return held[first : first + n_bytes]
 
 
 class PerThread(threading.local):

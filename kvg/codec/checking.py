@@ -78,7 +78,8 @@ def check_raw(
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
     piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
-    reading = _Reading(read_into, header, what, buffers.take("piece", piece_bytes))
+    piece = buffers.take("piece", piece_bytes, at=header.data_offset)
+    reading = _Reading(read_into, header, what, piece)
     return reading.check(digest, head_bytes, with_blake3)
 
 

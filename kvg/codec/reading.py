@@ -151,7 +151,7 @@ class _PlainPlane:
         self._buffers = buffers
 
     def next(self, n_bytes: int) -> memoryview:
-        piece = self._buffers.take(self._name, n_bytes)
+        piece = self._buffers.take(self._name, n_bytes, at=self._position)
         self._source.fill(piece, self._position)
         self._position += n_bytes
         return piece
@@ -163,7 +163,7 @@ class _PackedPlane:
     def __init__(
         self, source: _Source, position: int, size: int, raw_size: int, name: str, buffers: Buffers
     ) -> None:
-        packed = buffers.take(name, size)
+        packed = buffers.take(name, size, at=position)
         source.fill(packed, position)
         self._left = memoryview(expand(packed, raw_size, what=source.what))
 
