@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
@@ -42,6 +41,14 @@ from kvg.store import RefMove, Store
 from tests import artifacts as a
 
 PROGRAM = "from kvg.cli.main import run; run()"
+STARTER = """
+import json, resource, subprocess, sys, time
+began = time.monotonic()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+seconds = time.monotonic() - began
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([seconds, used.ru_utime + used.ru_stime, used.ru_maxrss]))
+"""
 PAGE_TOKENS = 256
 BIG = m.Group("full", "attention", tuple(range(32)), 8, 32, 32, "BF16", None)
 """Pages of 8 MiB, those of a model of some billion parameters."""
@@ -127,26 +134,20 @@ def grow(
 
 
 def command(folder: Path, *words: str) -> dict[str, float]:
-    """Run one command; its seconds, CPU seconds and largest memory."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = (
-        "import os, resource, subprocess, sys; r = subprocess.run(sys.argv[1:], "
-        "stdout=subprocess.DEVNULL); "
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(r.returncode)"
-    )
+    """Run one command; its seconds, CPU seconds and largest memory.
+
+    A small process starts it: the largest memory of a child counts what its parent held.
+    """
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "home"),
                    "PYTHONPATH": sys.path[0]}  # fmt: skip
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", code, sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", STARTER, sys.executable, "-c", PROGRAM, *words],
         cwd=folder, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    seconds = time.monotonic() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds, cpu, kilobytes = json.loads(done.stdout)
     return {"seconds": round(seconds, 3), "cpu_seconds": round(cpu, 3),
-            "memory_mb": round(int(done.stdout) / 1024, 1)}  # fmt: skip
+            "memory_mb": round(kilobytes / 1024, 1)}  # fmt: skip
 
 
 def sha256_rate(size_bytes: int = 512 << 20) -> float:
