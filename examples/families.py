@@ -22,7 +22,8 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 
-from kvg.flow.method import MethodRequest, add_method, caller_of
+from kvg.flow.method import MethodRequest, add_method
+from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import Settings, keyring_of
 from kvg.flow.solve import HIT, solve
 from kvg.problem.family import parse_problem

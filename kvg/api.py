@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from kvg.flow.log import log
     from kvg.flow.logits import logits
     from kvg.flow.ls import ls
-    from kvg.flow.method import MethodRequest, add_method, caller_of, show_method
+    from kvg.flow.method import MethodRequest, add_method, show_method
     from kvg.flow.model_add import model_add
     from kvg.flow.pull import pull
     from kvg.flow.push import push
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         ReplayRequest,
         Sampling,
     )
+    from kvg.flow.sandboxed import caller_of
     from kvg.flow.settings import Settings, open_store
     from kvg.flow.show import show
     from kvg.flow.solve import run_method, solve
@@ -100,7 +101,7 @@ _HOMES = {
     "add_method": "kvg.flow.method",
     "ask": "kvg.flow.ask",
     "audit": "kvg.flow.audit",
-    "caller_of": "kvg.flow.method",
+    "caller_of": "kvg.flow.sandboxed",
     "clone": "kvg.flow.clone",
     "deposit": "kvg.flow.deposit",
     "gc": "kvg.flow.gc",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvg.digest import Digest, sha256, short
 from kvg.errors import Corrupt, GateFailed, Incompatible, NotFound, Untrusted, UsageError
 from kvg.flow.freshness import Contract, check_fresh, contract_for
-from kvg.flow.method import caller_of, holds_of, ranges_of, read_program, store_method
+from kvg.flow.method import holds_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
+from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import signing_key
 from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen

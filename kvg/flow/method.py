@@ -11,6 +11,7 @@ from kvg.errors import NotFound, UsageError
 from kvg.flow.family import find_family, stored_family
 from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.records.flywheel import MethodEntry
+from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
 from kvg.problem.family import Problem, parse_problem
@@ -120,17 +121,6 @@ def newest_method(
         except (Corrupt, Untrusted) as error:
             newest = newest or error
     raise newest or NotFound(f"family {short(family)}: no method")
-
-
-def caller_of(
-    settings: Settings, store: Store, *, no_sandbox: bool, keep_ready: bool = False
-) -> Caller:
-    """Where programs are called: they see neither keys nor the store."""
-    from kvg.flow.sandboxed import enclosure_of, hidden_of
-    from kvg.gates.calls import Caller
-
-    enclosure = enclosure_of(settings, no_sandbox=no_sandbox)
-    return Caller(enclosure, hidden_of(settings, store), keep_ready=keep_ready)
 
 
 def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:

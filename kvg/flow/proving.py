@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from random import Random
 from typing import TYPE_CHECKING, Final, cast
 
 from kvg import canon
@@ -113,6 +112,8 @@ class _Trial:
         self._caller, self._problem, self._ranges = caller, problem, ranges
         self._program, self._checker, self._holds = program, checker, holds
         self._seed = seed
+        from random import Random
+
         self._random = Random(f"{problem.family.digest} {seed}")
         self.instances: list[Instance] = []
         self._answers: list[Answer] = []

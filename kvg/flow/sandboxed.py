@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.flow.settings import Settings
+    from kvg.gates.calls import Caller
     from kvg.gates.place import Place
     from kvg.sandbox import Enclosure, Limits
     from kvg.store import Store
@@ -34,6 +35,16 @@ def place_of(
 
     enclosure = enclosure_of(settings, no_sandbox=no_sandbox)
     return Place(enclosure, settings.cwd, hidden_of(settings, store), limits or GATE_LIMITS)
+
+
+def caller_of(
+    settings: Settings, store: Store, *, no_sandbox: bool, keep_ready: bool = False
+) -> Caller:
+    """Where programs are called: they see neither keys nor the store."""
+    from kvg.gates.calls import Caller
+
+    enclosure = enclosure_of(settings, no_sandbox=no_sandbox)
+    return Caller(enclosure, hidden_of(settings, store), keep_ready=keep_ready)
 
 
 def hidden_of(settings: Settings, store: Store | None) -> tuple[Path, ...]:

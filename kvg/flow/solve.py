@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, GateFailed, NotFound, Untrusted, UsageError
-from kvg.flow.method import caller_of, constraint_program, newest_method, verified_method
 from kvg.flow.records.flywheel import AnswerFound
+from kvg.flow.sandboxed import caller_of
 from kvg.problem.family import parse_problem
 from kvg.problem.literals import Literal, parse_literal
 
@@ -52,30 +53,33 @@ def solve(
     problem = parse_problem(text, constraint, names)
     family = problem.family.digest
     named = time.perf_counter()
-    chosen = selector.method(family) if selector is not None else None
-    members = store.family_members(family) if chosen is None else ()
-    selected = time.perf_counter()
-    canonical_us, select_us = (named - began) * 1e6, (selected - named) * 1e6
-    if chosen is None and not members:
-        return _miss(family, canonical_us, select_us, "no method for this structure")
-    if chosen is None and not any(item.is_method for item in members):
-        reason = "no method for this structure"
-        return _recall(store, settings, family, text, canonical_us, select_us, reason)
-    from kvg.flow.freshness import contract_of_proof, stale_reason
-    from kvg.verify.method import Verdicts
+    with _prepared(store, settings, family, is_wanted=not (caller or no_sandbox)) as prepared:
+        caller, started = caller or prepared, time.perf_counter()
+        chosen = selector.method(family) if selector is not None else None
+        members = store.family_members(family) if chosen is None else ()
+        selected = time.perf_counter()
+        canonical_us, select_us = (named - began) * 1e6, (selected - started) * 1e6
+        if chosen is None and not members:
+            return _miss(family, canonical_us, select_us, "no method for this structure")
+        if chosen is None and not any(item.is_method for item in members):
+            reason = "no method for this structure"
+            return _recall(store, settings, family, text, canonical_us, select_us, reason)
+        from kvg.flow.freshness import contract_of_proof, stale_reason
+        from kvg.flow.method import newest_method
+        from kvg.verify.method import Verdicts
 
-    verify = (verdicts or Verdicts()).verify
-    found = _of_view(store, family, chosen, selector, verify)
-    found = found or newest_method(store, family, verify)
-    verified = time.perf_counter()
-    outside = _outside(found, problem.slots)
-    if outside is None:
-        outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
-    if outside is not None:
-        return _recall(store, settings, family, text, canonical_us, select_us, outside)
-    caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
-    what = f"method {short(found.digest)}"
-    answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
+        verify = (verdicts or Verdicts()).verify
+        found = _of_view(store, family, chosen, selector, verify)
+        found = found or newest_method(store, family, verify)
+        verified = time.perf_counter()
+        outside = _outside(found, problem.slots)
+        if outside is None:
+            outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
+        if outside is not None:
+            return _recall(store, settings, family, text, canonical_us, select_us, outside)
+        caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
+        what = f"method {short(found.digest)}"
+        answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
     if answer is None:
         return _recall(store, settings, family, text, canonical_us, select_us, NOT_MET)
     return AnswerFound(
@@ -87,11 +91,32 @@ def solve(
         canonical_us=canonical_us,
         select_us=select_us,
         verify_us=(verified - selected) * 1e6,
-        run_ms=(time.perf_counter() - verified) * 1e3,
+        run_ms=(time.perf_counter() - verified + started - named) * 1e3,
         attestation=found.attestation,
         sandbox=caller.enclosure.name,
         reason=None,
     )
+
+
+@contextmanager
+def _prepared(
+    store: Store, settings: Settings, family: Digest, *, is_wanted: bool
+) -> Iterator[Caller | None]:
+    """A caller whose enclosure starts while the method is looked up and verified; None where no
+    method is in sight. The program is given to it after that, or it is ended unused. What keeps it
+    from starting is told by the call that needs one."""
+    caller = None
+    if is_wanted and store.may_answer(family):
+        try:
+            caller = caller_of(settings, store, no_sandbox=False)
+            caller.prepare()
+        except (GateFailed, OSError):
+            caller = None
+    try:
+        yield caller
+    finally:
+        if caller is not None:
+            caller.close()
 
 
 def _of_view(
@@ -149,6 +174,7 @@ def run_method(
     Raises ``UsageError`` out of its ranges.
     """
     from kvg.flow.family import stored_family
+    from kvg.flow.method import verified_method
 
     began = time.perf_counter()
     found = verified_method(store, target)
@@ -218,6 +244,7 @@ def run_where(
     them, and the program is not run."""
     if constraint is None:
         return run_program(caller, program, slots, what=what)
+    from kvg.flow.method import constraint_program
     from kvg.flow.proving import slot_values
 
     condition = constraint_program(constraint, names, len(slots))

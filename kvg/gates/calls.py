@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
-from datetime import date
-from decimal import Decimal
-from fractions import Fraction
-from pathlib import Path
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
 from kvg.sandbox import Enclosure, Job, Limits, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import bare_python_argv
+
+if TYPE_CHECKING:
+    from datetime import date
+    from decimal import Decimal
+    from fractions import Fraction
+    from pathlib import Path
 
 Answer: TypeAlias = "bool | int | float | str | Decimal | Fraction | date | list[Answer] | None"
 
@@ -29,8 +31,9 @@ KEPT_READY: Final = 2
 """Enclosures that are kept ready: one call after the other takes longer to start than to run."""
 
 MAX_ANSWER_CHARS: Final = 1 << 16
+# What runs inside. ``posix`` is built into Python; ``os`` would have to be loaded.
 _HARNESS: Final = r"""
-import os, sys
+import posix, sys
 def imported(name, attribute):
     return getattr(__import__(name), attribute)
 def inward(v):
@@ -65,9 +68,9 @@ def letter(c):
     units = c.encode('utf-16-be', 'surrogatepass').hex()
     return ''.join('\\u' + units[i:i + 4] for i in range(0, len(units), 4))
 nonce, sources, calls = eval(sys.stdin.read(), {'__builtins__': {}})
-out = os.dup(1)
-os.dup2(2, 1)
-sys.stdin = open(os.devnull)
+out = posix.dup(1)
+posix.dup2(2, 1)
+sys.stdin = open('/dev/null')
 codes = [compile(source, 'program.py', 'exec') for source in sources]
 def call(number, name, arguments):
     scope = {'__name__': 'program'}
@@ -77,40 +80,40 @@ def call(number, name, arguments):
     return outward(scope[name](*arguments))
 def write(fd, data):
     while data:
-        data = data[os.write(fd, data):]
+        data = data[posix.write(fd, data):]
 for n, (number, name, arguments, is_condition) in enumerate(calls):
-    inner, outer = os.pipe()
-    child = os.fork()
+    inner, outer = posix.pipe()
+    child = posix.fork()
     if child == 0:
-        os.close(inner)
-        os.close(out)
+        posix.close(inner)
+        posix.close(out)
         try:
             said = ['value', call(number, name, [inward(v) for v in arguments])]
         except BaseException as error:
             said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
         write(outer, spelt(said).encode())
-        os._exit(0)
-    os.close(outer)
+        posix._exit(0)
+    posix.close(outer)
     said = b''
     while len(said) < 1000000:
-        part = os.read(inner, 65536)
+        part = posix.read(inner, 65536)
         if not part:
             break
         said += part
-    os.close(inner)
-    status = os.waitpid(child, 0)[1]
+    posix.close(inner)
+    status = posix.waitpid(child, 0)[1]
     if not said.endswith(b']'):
         said = spelt(['error', 'SIGXCPU' if status == 24 else f'ended with {status}']).encode()
     write(out, b'%s [%d,%s]\n' % (nonce.encode(), n, said.replace(b'\n', b' ')))
     if is_condition and said != b'["value",["bool",true]]':
         break
-os._exit(0)
+posix._exit(0)
 """
 
 
 class Caller:
     """Where programs are called. With ``keep_ready`` the next enclosures are started ahead of their
-    calls, which then take no start; each is still used once. ``close`` ends those kept."""
+    calls, as ``prepare`` does once; each is still used once. ``close`` ends those not used."""
 
     def __init__(
         self,
@@ -165,6 +168,11 @@ class Caller:
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
         return tuple(found.get(n, missing) for n in range(len(calls)))
 
+    def prepare(self) -> None:
+        """Start the enclosure of a call to come, which then takes no start. Until that call it is
+        given nothing but the harness."""
+        self._ready.append(start(self._job, self.enclosure))
+
     def close(self) -> None:
         """End what is kept ready."""
         while self._ready:
@@ -182,7 +190,7 @@ class Caller:
     def _keep(self) -> None:
         """Start as many as are to be ready; they come to be while others run."""
         while len(self._ready) < self._n_kept:
-            self._ready.append(start(self._job, self.enclosure))
+            self.prepare()
 
 
 @frozen
@@ -247,12 +255,7 @@ def encode_value(value: Answer) -> list[object]:
         case float():
             return ["float", repr(value)]
         case _:
-            return [_kind(value), str(value)]
-
-
-def _kind(value: int | str | Decimal | Fraction | date) -> str:
-    kinds: Mapping[type, str] = {int: "int", str: "str", Decimal: "decimal", date: "date"}
-    return kinds.get(type(value), "fraction")
+            return [type(value).__name__.lower(), str(value)]
 
 
 def decode_value(value: object) -> Answer:
@@ -278,10 +281,16 @@ def decode_value(value: object) -> Answer:
         case "float":
             return float(content)
         case "decimal":
+            from decimal import Decimal
+
             return Decimal(content)
         case "fraction":
+            from fractions import Fraction
+
             return Fraction(content)
         case "date":
+            from datetime import date
+
             return date.fromisoformat(content)
     raise ValueError("not a kind of value")
 

@@ -94,6 +94,17 @@ class Index:
                 break
         return ask(self._in_memory())
 
+    def glimpse(self, ask: Callable[[Tables], T]) -> T | None:
+        """What ``ask`` answers on the file as it lies, which the log is not asked about; None where
+        there is none that can be read. It says what may be worth preparing, and nothing more."""
+        if self._is_distrusted or not (self.folder / DATA_FILE).exists():
+            return None
+        try:
+            with open_file(self.folder).reading() as tables:
+                return ask(tables)
+        except (BrokenIndex, UnwritableIndex, NoSpace, Corrupt):
+            return None
+
     @contextmanager
     def selecting(self) -> Iterator[Selector]:
         """Look-ups of methods by family on one view, held for the time of the block.

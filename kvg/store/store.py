@@ -454,6 +454,12 @@ class Store:
         verify one before relying on it."""
         return self.index.query(lambda tables: folded.family_members(tables, family))
 
+    def may_answer(self, family: Digest) -> bool:
+        """Whether the index, as it lies, lists a method for ``family``: before the log is read, so
+        only as a reason to prepare for one."""
+        listed = self.index.glimpse(lambda tables: folded.family_members(tables, family))
+        return any(member.is_method for member in listed or ())
+
     def families(self) -> tuple[Digest, ...]:
         """Every family that has a method or an artifact, ascending."""
         return self.index.query(lambda tables: tuple(folded.all_families(tables)))

@@ -14,6 +14,7 @@ from kvg.store import Store
 from kvg.store import tables as t
 from kvg.store.index import BATCH_ENTRIES
 from kvg.store.lmdb_file import BrokenIndex, check_file, verify_file
+from kvg.store.refs import all_refs
 from tests import artifacts as a
 
 
@@ -75,6 +76,24 @@ def test_a_plain_file_in_the_place_of_the_folder_is_replaced(tmp_path: Path) -> 
     shutil.rmtree(store.root / "index.lmdb")
     (store.root / "index.lmdb").write_bytes(b"not a folder")
     assert answers(store) == found
+
+
+def test_a_glimpse_is_of_the_file_as_it_lies(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+
+    def names(tables: t.Tables) -> list[str]:
+        return [value.name for value in all_refs(tables)]
+
+    assert store.index.glimpse(names) == ["demo"]
+    (store.root / "log" / "checkpoint").write_bytes(b"")  # which nobody has looked at
+    store.close()
+    assert store.index.glimpse(names) == ["demo"]
+    store.close()
+    os.truncate(data_file(store), 8192)
+    assert store.index.glimpse(names) is None
+    shutil.rmtree(store.root / "index.lmdb")
+    assert store.index.glimpse(names) is None
+    assert not (store.root / "index.lmdb").exists()
 
 
 def test_the_index_of_another_store_is_not_believed(tmp_path: Path) -> None:

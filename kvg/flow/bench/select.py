@@ -271,7 +271,7 @@ def _whole(
     """Whole solves in this process: all of it, then the share of each step."""
     if not request.solves:
         return
-    from kvg.flow.method import caller_of
+    from kvg.flow.sandboxed import caller_of
     from kvg.flow.solve import HIT, solve
     from kvg.verify.method import Verdicts
 
