@@ -4,8 +4,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Two processes, a file of tests at a time: what a file sets up is set up once.
-TEST_FLAGS ?= -n 2 --dist loadfile
+# Two processes, a file of tests at a time: what a file sets up is set up once. In the order of
+# tests/conftest.py.
+TEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-transformers lint format bench choosing man gpu-check install clean
 

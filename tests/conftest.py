@@ -15,6 +15,16 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+WITH_MODELS = {"bench", "examples", "field", "flow", "kernels", "kernels_triton", "model", "serve"}
+"""The folders whose tests fill a process with models."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs no model comes first: a process that holds models forks several times as slowly."""
+    top = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(top).parts[0] in WITH_MODELS)
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folder of a tiny random model of each family."""
