@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvg.codec.checking import Checked, check_raw
+from kvg.codec.checking import Checked, RawCheck, check_raw
 from kvg.codec.header import (
     ALIGNMENT,
     FRAME_SIZE,
@@ -18,7 +18,7 @@ from kvg.codec.header import (
 )
 from kvg.codec.planes import Join, Split, Target, join_in_turn, join_planes, split_planes
 from kvg.codec.reading import PieceReader, open_pieces
-from kvg.codec.stored import DEFAULT_LIMIT, Stored, decode, encode
+from kvg.codec.stored import DEFAULT_LIMIT, Stored, check_padding, decode, encode
 
 __all__ = (
     "ALIGNMENT",
@@ -33,9 +33,11 @@ __all__ = (
     "Header",
     "Join",
     "PieceReader",
+    "RawCheck",
     "Split",
     "Stored",
     "Target",
+    "check_padding",
     "check_raw",
     "decode",
     "encode",

@@ -1,4 +1,5 @@
-"""Checking an object of codec 0 where it lies: as ``decode`` does, but never holding it whole."""
+"""Checking an object of codec 0 where it lies, or as it comes: as ``decode`` does, but never
+holding it whole."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from kvg.codec.header import ALIGNMENT, RAW, Frame, Header, parse_header, parse_header_size
 from kvg.codec.stored import DEFAULT_LIMIT, check_claims, check_padding
-from kvg.digest import Blake3Stream, Digest, Sha256Stream
+from kvg.digest import Blake3Stream, Buffer, Digest, Sha256Stream
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from kvg.buffers import Buffers
 
@@ -78,49 +79,95 @@ def check_raw(
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
     piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
-    piece = buffers.take("piece", piece_bytes, at=header.data_offset)
-    reading = _Reading(read_into, header, what, piece)
-    return reading.check(digest, head_bytes, with_blake3)
+    buffer = buffers.take("piece", piece_bytes, at=header.data_offset)
+    check = RawCheck(header, what=what, head_bytes=head_bytes, with_blake3=with_blake3)
+    for piece in _Reading(read_into, header, what, buffer).pieces():
+        check.add(piece)
+    return check.end()
+
+
+class RawCheck:
+    """The raw bytes of an object of codec 0 as they come, in pieces of any size."""
+
+    def __init__(
+        self, header: Header, *, what: str, head_bytes: int = 0, with_blake3: bool = True
+    ) -> None:
+        """``head_bytes``, ``with_blake3``: see ``check_raw``."""
+        self._header = header
+        self._what = what
+        self._head_bytes = head_bytes
+        self._sha = Sha256Stream()
+        self._head = bytearray()
+        self._frames = enumerate(header.frames)
+        self._frame: tuple[int, Frame] | None = None
+        self._left = 0
+        self._with_blake3 = with_blake3
+        self._is_one = len(header.frames) == 1
+        self._own: Blake3Stream | None = None
+        self._whole = Blake3Stream() if with_blake3 and not self._is_one else None
+
+    def add(self, data: Buffer) -> None:
+        """Take in more of them. Raises ``Corrupt`` at the end of a frame that is damaged."""
+        view = memoryview(data)
+        while len(view):
+            if not self._left:
+                self._begin_frame()
+            piece, view = view[: self._left], view[self._left :]
+            self._left -= len(piece)
+            self._take(piece)
+            if not self._left:
+                self._end_frame()
+
+    def end(self) -> Checked:
+        """What was seen. Raises ``Corrupt`` unless it was all of the object."""
+        if self._sha.digest() != self._header.digest:
+            raise Corrupt(f"{self._what}: bytes do not match their digest", hint="kvg fsck")
+        if self._is_one:
+            return Checked(self._header.frames[0].blake3.hex(), bytes(self._head))
+        blake3 = None if self._whole is None else self._whole.digest().hex()
+        return Checked(blake3, bytes(self._head))
+
+    def _begin_frame(self) -> None:
+        self._frame = next(self._frames, None)
+        if self._frame is None:
+            raise Corrupt(f"{self._what}: longer than its header says", hint="kvg fsck")
+        self._left = self._frame[1].raw_size
+        self._own = Blake3Stream() if self._with_blake3 else None
+
+    def _take(self, piece: memoryview) -> None:
+        self._sha.update(piece)
+        for stream in (self._own, self._whole):
+            if stream is not None:
+                stream.update(piece)
+        if len(self._head) < self._head_bytes:
+            self._head += piece[: self._head_bytes - len(self._head)]
+
+    def _end_frame(self) -> None:
+        if self._own is None or self._frame is None:
+            return
+        index, frame = self._frame
+        if self._own.digest() != frame.blake3:
+            raise Corrupt(
+                f"{self._what}: frame {index} does not match its checksum", hint="kvg fsck"
+            )
 
 
 class _Reading:
+    """The raw bytes of a stored form, read in turn."""
+
     def __init__(self, read_into: ReadInto, header: Header, what: str, buffer: memoryview) -> None:
         self._read_into = read_into
-        self._header = header
         self._what = what
         self._buffer = buffer
         self._position = header.data_offset
+        self._left = header.raw_size
 
-    def check(self, digest: Digest, head_bytes: int, with_blake3: bool) -> Checked:
-        sha, head = Sha256Stream(), bytearray()
-        frames: Sequence[Frame] = self._header.frames
-        is_one = len(frames) == 1
-        whole = Blake3Stream() if with_blake3 and not is_one else None
-        for index, frame in enumerate(frames):
-            own, left = Blake3Stream() if with_blake3 else None, frame.raw_size
-            while left:
-                piece = self._next(left)
-                sha.update(piece)
-                for stream in (own, whole):
-                    if stream is not None:
-                        stream.update(piece)
-                if len(head) < head_bytes:
-                    head += piece[: head_bytes - len(head)]
-                left -= len(piece)
-            if own is not None and own.digest() != frame.blake3:
-                raise Corrupt(
-                    f"{self._what}: frame {index} does not match its checksum", hint="kvg fsck"
-                )
-        if sha.digest() != digest:
-            raise Corrupt(f"{self._what}: bytes do not match their digest", hint="kvg fsck")
-        if is_one:
-            return Checked(frames[0].blake3.hex(), bytes(head))
-        return Checked(None if whole is None else whole.digest().hex(), bytes(head))
-
-    def _next(self, left: int) -> memoryview:
-        piece = self._buffer[:left]
-        n = self._read_into(piece, self._position)
-        if n == 0:
-            raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
-        self._position += n
-        return piece[:n]
+    def pieces(self) -> Iterator[memoryview]:
+        """Each is good until the next."""
+        while self._left:
+            piece = self._buffer[: self._left]
+            n = self._read_into(piece, self._position)
+            if n == 0:
+                raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
+            self._position, self._left = self._position + n, self._left - n
+            yield piece[:n]

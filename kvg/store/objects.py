@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvg import durable
 from kvg.digest import (
@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.buffers import Buffers, PerThread
-    from kvg.codec import Checked, PieceReader, Stored
+    from kvg.codec import Checked, Header, PieceReader, Stored
     from kvg.store.lock import Lock
+    from kvg.store.part import Part
+
+R = TypeVar("R")
 
 LIMIT_BYTES = 1 << 30
 """The largest object whose size the caller doesn't state."""
@@ -134,12 +137,61 @@ class ObjectFolder:
         from kvg import codec as kvz
 
         header = kvz.parse_header(stored, what=short(digest))
+        if self.keeps(header, data_start=data_start, element=element):
+            return self._put(digest, len(raw), 1, lambda: (header.stored_size, [stored]))
+        return self.put(raw, digest=digest, data_start=data_start, element=element, blake3=blake3)
+
+    def keeps(self, header: Header, *, data_start: int, element: int) -> bool:
+        """Whether a put would give an object the form that ``header`` is of."""
+        from kvg import codec as kvz
+
         wanted, planes = self._form(element, None)
         is_placed = wanted != kvz.RAW or (header.data_offset + data_start) % kvz.ALIGNMENT == 0
         is_same = (header.codec, header.planes) == (wanted, planes)
-        if is_same and is_placed and header.frame_raw_size == kvz.FRAME_SIZE:
-            return self._put(digest, len(raw), 1, lambda: (header.stored_size, [stored]))
-        return self.put(raw, digest=digest, data_start=data_start, element=element, blake3=blake3)
+        return is_same and is_placed and header.frame_raw_size == kvz.FRAME_SIZE
+
+    def part_path(self, digest: Digest) -> Path:
+        """Where the object's stored form lies while it comes."""
+        return self.folder / f"{hex_of(digest)}.part"
+
+    def reserve_part(self, part: Part, size_bytes: int) -> None:
+        """Count ``part``, about to be written, as the ``size_bytes`` that it will have.
+
+        The file has that size from here on, so that whoever takes the sum counts it too. Raises
+        ``NoSpace``.
+        """
+
+        def reserve(is_counted: bool) -> bool | None:
+            there = os.fstat(part.fd).st_size
+            if not self.quota.reserve(size_bytes - there, is_counted=is_counted):
+                return None
+            with durable.translated(part.path):
+                os.ftruncate(part.fd, size_bytes)
+            return True
+
+        self._with_room(reserve)
+
+    def put_part(self, part: Part, digest: Digest) -> PutResult:
+        """As ``put_received``, of a ``part`` that was reserved and has the form that is kept."""
+        path = self.stored_path(digest)
+        with self.lock.shared():
+            check_no_link(os.path.dirname(path))
+            replaced = _size_of(path)
+            part.publish(path, mode=FILE_MODE)
+            self.quota.release(replaced)
+        return PutResult(digest, True, part.size)
+
+    def keep_part(self, part: Part) -> None:
+        """Leave what came of an object, and count nothing more."""
+        n_over = _size_of(part.path) - part.size
+        part.keep()
+        self.quota.release(n_over)
+
+    def remove_part(self, part: Part) -> None:
+        """Take away what came of an object, and count it no longer."""
+        size_bytes = _size_of(part.path)
+        part.remove()
+        self.quota.release(size_bytes)
 
     def _put(
         self,
@@ -149,15 +201,29 @@ class ObjectFolder:
         encode: Callable[[], tuple[int, Iterable[Buffer]]],
     ) -> PutResult:
         """Write what ``encode`` gives (its size and its parts) unless a sound object is there."""
+
+        def put(is_counted: bool) -> PutResult | None:
+            stored_size = self._sound_size(digest, size, threads)
+            if stored_size is not None:
+                return PutResult(digest, False, stored_size)
+            needed, parts = encode()
+            if not self.quota.reserve(needed, is_counted=is_counted):
+                return None
+            return PutResult(digest, True, self._write(digest, needed, parts))
+
+        return self._with_room(put)
+
+    def _with_room(self, attempt: Callable[[bool], R | None]) -> R:
+        """What ``attempt`` gives under the shared lock.
+
+        None: it found no room; it is called once more after the sum was taken anew, with True.
+        """
         is_counted = False
         while True:
             with self.lock.shared():
-                stored_size = self._sound_size(digest, size, threads)
-                if stored_size is not None:
-                    return PutResult(digest, False, stored_size)
-                needed, parts = encode()
-                if self.quota.reserve(needed, is_counted=is_counted):
-                    return PutResult(digest, True, self._write(digest, needed, parts))
+                found = attempt(is_counted)
+                if found is not None:
+                    return found
             with self.lock.exclusive():
                 self.quota.recount()
                 is_counted = True

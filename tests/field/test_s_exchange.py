@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvg import codec as kvz
-from kvg.digest import Digest, hex_of, sha256, shake256, short
+from kvg.digest import Digest, blake3_hex, hex_of, sha256, shake256, short
 from kvg.errors import Corrupt, KvgError, RemoteFailed
 from kvg.flow.bundle import bundle_apply, bundle_create
 from kvg.remote import open_remote
@@ -82,20 +82,28 @@ def test_field_s01_an_upload_goes_on_where_it_was_cut(
     assert (again.objects_sent, again.objects_skipped) == (10 - done, done)
 
 
-def test_field_s01_a_download_goes_on_at_the_last_whole_frame(tmp_path: Path) -> None:
-    from kvg.flow.exchange.receiving import PartFile, Wanted, _good_prefix
+@pytest.mark.parametrize("is_page", [False, True])
+def test_field_s01_a_download_goes_on_at_the_last_whole_frame(bob: Person, is_page: bool) -> None:
+    from kvg.flow.exchange.arriving import Arrival, Wanted
 
+    bob.init()
     raw = shake256(b"long", 2 * kvz.FRAME_SIZE + 1000)
     digest = sha256(raw)
     stored = b"".join(kvz.encode(raw, digest=digest, codec=kvz.RAW).parts())
-    part, wanted = tmp_path / "x.part", Wanted(digest, "it", size=len(raw))
-    with pytest.raises(RemoteFailed), PartFile(part, 0) as kept:
-        kept.add(stored[: kvz.FRAME_SIZE + 5000])
-        raise RemoteFailed("cut")
-    begun = _good_prefix(part, wanted)
+    wanted = Wanted(digest, "it", size=len(raw), is_page=is_page)
     header = kvz.parse_header(stored, what="it")
-    assert len(begun) == header.data_offset + header.frames[0].stored_size
-    assert begun == stored[: len(begun)]
+    n_good = header.data_offset + header.frames[0].stored_size
+    with pytest.raises(RemoteFailed), Arrival(bob.store.quarantine, wanted, join=None) as first:
+        first.add(stored[: n_good + 4000])
+        first.add(stored[n_good + 4000 : n_good + 5000])
+        raise RemoteFailed("cut")
+    with Arrival(bob.store.quarantine, wanted, join=None) as second:
+        assert second.size == n_good
+        second.add(stored[n_good:])
+        had = second.end()
+    assert had.blake3 == (blake3_hex(raw) if is_page else None)
+    assert bob.store.quarantine.read_stored(digest, what="it") == stored
+    assert not list(bob.store.quarantine.folder.glob("*.part"))
 
 
 def test_field_s02_a_pointer_comes_after_the_bytes_it_stands_for(

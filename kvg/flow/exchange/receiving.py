@@ -8,29 +8,25 @@ the rest fails, so that the next try moves only what is missing.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kvg import codec as kvz
-from kvg import durable
-from kvg.digest import Digest, blake3_bytes, blake3_hex, hex_of, short
+from kvg.digest import Digest, short
 from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.flow.exchange.arriving import Arrival, Had, Wanted
 from kvg.flow.exchange.elsewhere import GIVES_NOTHING
 from kvg.flow.exchange.parallel import in_order
 from kvg.flow.exchange.planes import joiner
 from kvg.frozen import frozen
 from kvg.objects.manifest import check_sizes, parse_manifest
-from kvg.objects.page import DTYPE_SIZES, check_page, data_start
+from kvg.objects.page import DTYPE_SIZES, check_page_head, data_start
 from kvg.objects.tokens import decode_ids
 from kvg.store.closure import digests_named
-from kvg.store.objects import HEADER_SLACK_BYTES, LIMIT_BYTES
 from kvg.verify.received import judge_received
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from kvg import codec as kvz
     from kvg.flow.exchange.elsewhere import Elsewhere
     from kvg.flow.settings import Settings
     from kvg.objects.manifest import Manifest, Page
@@ -42,29 +38,6 @@ if TYPE_CHECKING:
 
 MANIFEST_LIMIT_BYTES = 64 << 20
 ENVELOPE_LIMIT_BYTES = 16 << 20
-SAVED_FROM_BYTES = kvz.FRAME_SIZE
-"""A body at least this long is written as it comes, so that it can be gone on with after a kill."""
-
-
-@frozen
-class Wanted:
-    """One object: what to call it, its raw size where something signed states it, its form."""
-
-    digest: Digest
-    what: str
-    size: int | None = None
-    limit: int = LIMIT_BYTES
-    data_start: int = 0
-    element: int = 1
-    is_page: bool = False
-
-
-@frozen
-class Had:
-    """The raw bytes of an object, checked, with their BLAKE3 where checking took it."""
-
-    raw: memoryview
-    blake3: str | None = None
 
 
 @frozen
@@ -264,27 +237,26 @@ class Receiver:
         what: str,
     ) -> None:
         item, page = wanted
-        raw = had.raw
         if page is not None:
-            if (had.blake3 or blake3_hex(raw)) != page.blake3:
+            if had.blake3 != page.blake3:
                 raise Corrupt(f"{item.what}: bytes do not match the BLAKE3 of the manifest")
-            check_page(raw, manifest.group(page.group), page.n_tokens, what=item.what)
+            head = bytes(had.raw[: item.data_start])
+            group = manifest.group(page.group)
+            check_page_head(head, page.size, group, page.n_tokens, what=item.what)
         elif item.digest == manifest.tokens.digest:
-            decode_ids(raw, what=item.what, count=manifest.count)
+            decode_ids(had.raw, what=item.what, count=manifest.count)
 
     def _need(self, wanted: Wanted) -> Had:
-        """The raw bytes of an object: from here, from quarantine, or received and put there."""
+        """The object: from here, from quarantine, or received and put there."""
         self._pending.add(wanted.digest)
         for folder in (self._store.objects, self._quarantine):
             if folder.has(wanted.digest):
                 try:
-                    raw = folder.read(
-                        wanted.digest, size=wanted.size, what=wanted.what, limit=wanted.limit
-                    )
+                    had = _read(folder, wanted)
                 except Corrupt:
                     continue  # what is there is damaged: it is received anew
                 self.counts.add_skipped(wanted.digest, resumed=folder is self._quarantine)
-                return Had(raw)
+                return had
         try:
             return self._receive(wanted, self._remote)
         except (Corrupt, NotFound):
@@ -317,185 +289,25 @@ class Receiver:
             raise MissingObjects(what, [error]) from None
 
     def _receive(self, wanted: Wanted, remote: Remote) -> Had:
-        stored, n_new = self._download(wanted, remote)
-        part = self._part(wanted.digest)
-        try:
-            raw = kvz.decode(
-                stored,
-                digest=wanted.digest,
-                size=wanted.size,
-                what=f"{wanted.what}: object {short(wanted.digest)}",
-                limit=wanted.limit if wanted.size is None else max(wanted.size, 1),
-                join=self._join,
-            )
-        except Corrupt:
-            _remove_if_there(part)
-            raise
-        blake3 = _whole_blake3(stored) or (blake3_hex(raw) if wanted.is_page else None)
-        self._quarantine.put_received(
-            raw,
-            stored,
-            digest=wanted.digest,
-            data_start=wanted.data_start,
-            element=wanted.element,
-            blake3=None if blake3 is None else bytes.fromhex(blake3),
-        )
-        _remove_if_there(part)
-        self.counts.add_moved(wanted.digest, n_new)
-        return Had(raw, blake3)
-
-    def _part(self, digest: Digest) -> Path:
-        return self._quarantine.folder / f"{hex_of(digest)}.part"
-
-    def _download(self, wanted: Wanted, remote: Remote) -> tuple[bytes, int]:
-        """The stored form, whole as far as its header tells, and how many bytes of it moved now.
-
-        Nothing past the length that the header gives is read: a body without an end is refused. A
-        long body is written as it comes, so that a kill costs no more than a frame of it.
-        """
-        part = self._part(wanted.digest)
-        begun = _good_prefix(part, wanted)
-        if begun:
-            self.counts.add_resumed()
-        body = Body(wanted, begun)
-        limit = stored_limit(wanted) - len(begun) + 1
-        with PartFile(part, len(begun)) as kept:
-            for piece in remote.get(wanted.digest, start=len(begun), limit=limit):
-                body.add(piece)
-                kept.add(piece)
+        with Arrival(self._quarantine, wanted, join=self._join) as arrival:
+            begun = arrival.size
+            if begun:
+                self.counts.add_resumed()
+            for piece in remote.get(wanted.digest, start=begun, limit=arrival.most_left):
+                arrival.add(piece)
                 self._task.advance(len(piece))
-        if not body.is_whole:
-            raise Corrupt(
-                f"{wanted.what}: object {short(wanted.digest)} cut short at {body.size} bytes",
-                hint="run it again: what was received is kept",
-            )
-        return body.joined(), body.size - len(begun)
+            had = arrival.end()
+        self.counts.add_moved(wanted.digest, arrival.size - begun)
+        return had
 
 
-class PartFile:
-    """The file that keeps a long body as it comes; nothing is written of a short one.
-
-    It is not synced: what is found there is checked frame by frame before it is used.
-    """
-
-    def __init__(self, path: Path, begun: int) -> None:
-        self._path = path
-        self._begun = begun
-        self._waiting: list[bytes] = []
-        self._n_waiting = 0
-        self._fd: int | None = None
-
-    def add(self, piece: bytes) -> None:
-        """Take in more of the body."""
-        self._waiting.append(piece)
-        self._n_waiting += len(piece)
-        if self._n_waiting >= SAVED_FROM_BYTES:
-            self._flush()
-
-    def __enter__(self) -> PartFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is not None and (self._fd is not None or self._begun):
-                self._flush()
-        finally:
-            if self._fd is not None:
-                os.close(self._fd)
-
-    def _flush(self) -> None:
-        with durable.translated(self._path):
-            if self._fd is None:
-                durable.make_dir(self._path.parent)
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._fd = os.open(self._path, flags, 0o600)
-                os.ftruncate(self._fd, self._begun)
-                os.lseek(self._fd, self._begun, os.SEEK_SET)
-            durable.write_all(self._fd, self._waiting, self._path)
-        self._waiting, self._n_waiting = [], 0
-
-
-class Body:
-    """A stored form as it comes in; knows its length from its own header, which bounds it."""
-
-    def __init__(self, wanted: Wanted, begun: bytes) -> None:
-        self._wanted = wanted
-        self._pieces = [begun] if begun else []
-        self.size = len(begun)
-        self._length: int | None = None
-        self._look()
-
-    def add(self, piece: bytes) -> None:
-        """Take in more. Raises ``Corrupt`` as soon as it can't be the object."""
-        self._pieces.append(piece)
-        self.size += len(piece)
-        self._look()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether as many bytes came as the header says."""
-        return self._length == self.size
-
-    def joined(self) -> bytes:
-        """All of it."""
-        if len(self._pieces) > 1:
-            self._pieces = [b"".join(self._pieces)]
-        return self._pieces[0] if self._pieces else b""
-
-    def _look(self) -> None:
-        wanted = self._wanted
-        name = f"{wanted.what}: object {short(wanted.digest)}"
-        if self._length is None and self.size >= kvz.PREFIX_SIZE:
-            head = self.joined()
-            needed = kvz.parse_header_size(head, what=name)
-            if needed > stored_limit(wanted):
-                raise Corrupt(f"{name}: its header is larger than the object can be")
-            if len(head) >= needed:
-                header = kvz.parse_header(head[:needed], what=name)
-                is_right = header.raw_size <= (wanted.limit if wanted.size is None else wanted.size)
-                if header.digest != wanted.digest or not is_right:
-                    raise Corrupt(f"{name}: another object lies under its name")
-                self._length = header.stored_size
-        if self.size > (stored_limit(wanted) if self._length is None else self._length):
-            raise Corrupt(f"{name}: longer than it can be")
-
-
-def _whole_blake3(stored: bytes) -> str | None:
-    """The BLAKE3 of all raw bytes of what was decoded, where its header has that: one raw frame."""
-    header = kvz.parse_header(stored, what="object")
-    if header.codec != kvz.RAW or len(header.frames) != 1:
-        return None
-    return header.frames[0].blake3.hex()
-
-
-def _remove_if_there(path: Path) -> None:
-    if path.exists():
-        durable.remove(path)
-
-
-def stored_limit(wanted: Wanted) -> int:
-    """The most bytes that the stored form of an object may have."""
-    size = wanted.limit if wanted.size is None else wanted.size
-    return size + size // 32 + HEADER_SLACK_BYTES
-
-
-def _good_prefix(part: Path, wanted: Wanted) -> bytes:
-    """What is kept of a body that was cut: up to the last frame that is whole and checks out."""
-    try:
-        with open(part, "rb", opener=durable.plain) as file:
-            data = file.read(stored_limit(wanted))
-    except (OSError, Corrupt):
-        return b""
-    try:
-        header = kvz.parse_header(data, what=wanted.what)
-    except KvgError:
-        return b""
-    if header.digest != wanted.digest or header.data_offset > len(data):
-        return b""
-    end = header.data_offset
-    for frame in header.frames:
-        stop = end + frame.stored_size
-        if stop > len(data) or blake3_bytes(data[end:stop]) != frame.blake3:
-            break
-        end = stop
-    return data[:end]
+def _read(folder: ObjectFolder, wanted: Wanted) -> Had:
+    """An object that is in ``folder``, every byte checked. Raises ``Corrupt``."""
+    if not wanted.is_page or wanted.size is None:
+        return Had(
+            folder.read(wanted.digest, size=wanted.size, what=wanted.what, limit=wanted.limit)
+        )
+    found = folder.check(
+        wanted.digest, size=wanted.size, what=wanted.what, head_bytes=wanted.data_start
+    )
+    return Had(memoryview(found.head), found.blake3)
