@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
@@ -21,6 +21,7 @@ from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 Hook = Callable[[str, str], int | None]
@@ -359,12 +360,13 @@ def replace(
     staging: Path,
     mode: int = 0o644,
     held: tuple[Held, Held] | None = None,
+    under: AbstractContextManager[object] | None = None,
 ) -> int:
     """Replace ``path`` by new bytes in one step: readers see the old file or the new, whole.
 
-    ``held``: see ``stage``.
+    ``held``: see ``stage``. ``under``: see ``Staged.publish``.
     """
-    return _publish(path, parts, staging=staging, mode=mode, held=held)
+    return _publish(path, parts, staging=staging, mode=mode, held=held, under=under)
 
 
 def _publish(
@@ -375,11 +377,12 @@ def _publish(
     mode: int,
     is_named_for_good: bool = True,
     held: tuple[Held, Held] | None = None,
+    under: AbstractContextManager[object] | None = None,
 ) -> int:
     staged = stage(
         path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good, held=held
     )
-    staged.publish(is_named_for_good=is_named_for_good)
+    staged.publish(is_named_for_good=is_named_for_good, under=under)
     return staged.size_bytes
 
 
@@ -401,8 +404,16 @@ class Staged:
         self._fd = fd
         self.size_bytes = size_bytes
 
-    def publish(self, *, is_named_for_good: bool = True) -> None:
-        """Sync it and give it its name; see ``write_new``. Nothing is left behind on failure."""
+    def publish(
+        self,
+        *,
+        is_named_for_good: bool = True,
+        under: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """Sync it and give it its name; see ``write_new``. Nothing is left behind on failure.
+
+        ``under`` is entered for the time of giving the name alone: it waits for no disk.
+        """
         with ExitStack() as stack:
             for held in self._held or ():
                 stack.enter_context(held)
@@ -411,8 +422,9 @@ class Staged:
                     with translated(self._path):
                         step("fsync", self._partial)
                         os.fsync(self._fd)
-                        step("rename", self._path)
-                        self._rename()
+                        with under or nullcontext():
+                            step("rename", self._path)
+                            self._rename()
                 finally:
                     os.close(self._fd)
             if is_named_for_good:

@@ -12,6 +12,7 @@ from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
 from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.left_out import note_left_out
+from kvg.flow.exchange.parallel import in_order
 from kvg.flow.exchange.places import check_not_own, find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
 from kvg.flow.exchange.reading import (
@@ -348,20 +349,19 @@ class Push:
             self._remote.offer(keyid, text)
 
     def _move(self, steps: Sequence[Step]) -> Iterator[TransferRef | Finding]:
-        for step in steps:
-            origin = self._store.log.origin
-            index = self._store.history(step.name)[0].index
+        newest, log = self._reader.newest, self._store.log
+
+        def move(step: Step) -> TransferRef | Finding:
+            pointer = Pointer(log.origin, newest[step.name].index)
             if step.state == "unchanged" and step.there is not None:
-                index = step.there.pointer.index
-                origin = step.there.pointer.origin
+                pointer = step.there.pointer
             try:
-                self._remote.move(
-                    step.name, Pointer(origin, index), expect=step.expected, value=step.digest
-                )
+                self._remote.move(step.name, pointer, expect=step.expected, value=step.digest)
             except Conflict as error:
-                yield told(error, step.name)
-            else:
-                yield step.done()
+                return told(error, step.name)
+            return step.done()
+
+        return in_order(move, steps, jobs=self._settings.jobs, are_small=True)
 
     def _track(self, done: Sequence[TransferRef]) -> None:
         """Note what the remote has now, in this store's log."""

@@ -39,6 +39,7 @@ class DirectoryFiles:
         self._prefix = f"{folder}{os.sep}"
         self._staging = folder / STAGING
         self._guard = threading.Lock()
+        self._naming = threading.Lock()
         self._unsynced: set[Path] = set()
         self._plain: set[str] = {""}
         """Folders below this one of which it was seen that they are no links."""
@@ -119,17 +120,25 @@ class DirectoryFiles:
         self._check_folders(name)
         path = self._folder / name
         self._name_for_good()
+        is_expected = self._expected(name, expect)
+        with _refused(path), ExitStack() as stack:
+            held = self._held(name, stack)
+            if data is None:
+                with is_expected:
+                    durable.remove(path, held=held[0])
+            else:
+                staging = self._staging
+                durable.replace(path, [data], staging=staging, held=held, under=is_expected)
+                stack.pop_all()
+
+    @contextmanager
+    def _expected(self, name: str, expect: bytes | None) -> Iterator[None]:
+        """Nobody else swaps meanwhile, and ``name`` holds ``expect``. Raises ``Conflict``."""
         with self._locked():
             limit = 0 if expect is None else len(expect)
             if self.read(name, limit) != expect:
-                raise Conflict(f"{path}: changed meanwhile")
-            with _refused(path), ExitStack() as stack:
-                held = self._held(name, stack)
-                if data is None:
-                    durable.remove(path, held=held[0])
-                else:
-                    durable.replace(path, [data], staging=self._staging, held=held)
-                    stack.pop_all()
+                raise Conflict(f"{self._folder / name}: changed meanwhile")
+            yield
 
     def remove(self, name: str) -> int:
         self._check_folders(name)
@@ -178,11 +187,12 @@ class DirectoryFiles:
             pass  # nothing speaks of them: what loses its name is sent again
 
     def _name_for_good(self) -> None:
-        """Sync the folders in which objects got their names, each once."""
-        with self._guard:
-            folders, self._unsynced = sorted(self._unsynced), set()
-        with _refused(self._folder):
-            durable.sync_dirs(folder for folder in folders if folder.is_dir())
+        """Sync the folders in which objects got their names, each once; who comes second waits."""
+        with self._naming:
+            with self._guard:
+                folders, self._unsynced = sorted(self._unsynced), set()
+            with _refused(self._folder):
+                durable.sync_dirs(folder for folder in folders if folder.is_dir())
 
     def _open(self, name: str) -> int:
         self._check_folders(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, sha256
-from kvg.errors import Corrupt, KvgError
+from kvg.errors import Conflict, Corrupt, KvgError
+from kvg.parallel import in_order
 from kvg.remote import Pointer, Remote, open_remote
 from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import object_name
@@ -188,3 +190,28 @@ def test_files_beside_all_folders_go(remote: Remote, folder: Path) -> None:
     assert (folder / "gc").exists()
     remote.end_gc()
     assert not (folder / "gc").exists()
+
+
+def test_pointers_wait_for_the_disk_at_once_and_lose_without_a_trace(
+    remote: Remote, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is held while one gets its name, not while a disk is waited for."""
+    together = threading.Barrier(3, timeout=20)
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if "partial" in os.readlink(f"/proc/self/fd/{fd}"):
+            together.wait()
+        real(fd)
+
+    def move(number: int) -> bool:
+        try:
+            remote.move(f"a/{number % 2}", Pointer("o" * 8, number), expect=None)
+        except Conflict:
+            return False
+        return True
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    moved = list(in_order(move, range(3), threads=3))
+    assert sorted(moved) == [False, True, True]
+    assert not list((folder / "tmp").iterdir())

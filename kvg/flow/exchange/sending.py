@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kvg import codec as kvz
 from kvg.digest import Buffer, Digest, short
 from kvg.errors import Conflict, Corrupt, NotFound
-from kvg.flow.exchange.parallel import in_order
+from kvg.flow.exchange.parallel import SMALL_BYTES, in_order
 from kvg.flow.exchange.planes import splitter
 from kvg.frozen import frozen
 from kvg.log import rekey as rekeys
@@ -140,13 +140,23 @@ class Sender:
             self._remote.put(digest, parts)
             return digest, _size_of(parts)
 
-        for digest, done in in_order(put, digests, jobs=self._settings.jobs):
-            task.advance(1)
-            if isinstance(done, Corrupt):
-                sent.failed[digest] = done
-            else:
-                sent.objects += 1
-                sent.bytes += done
+        small = {digest for digest in digests if self._is_small(digest)}
+        for are_small in (False, True):
+            chosen = [digest for digest in digests if (digest in small) == are_small]
+            jobs = self._settings.jobs
+            for digest, done in in_order(put, chosen, jobs=jobs, are_small=are_small):
+                task.advance(1)
+                if isinstance(done, Corrupt):
+                    sent.failed[digest] = done
+                else:
+                    sent.objects += 1
+                    sent.bytes += done
+
+    def _is_small(self, digest: Digest) -> bool:
+        try:
+            return self._store.objects.stored_size(digest) <= SMALL_BYTES
+        except NotFound:
+            return True  # there is nothing to send: who reads it says so
 
     def _encoder(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form]
