@@ -20,7 +20,7 @@ WITH_MODELS = {"bench", "examples", "field", "flow", "kernels", "kernels_triton"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs no model comes first: a process that holds models forks several times as slowly."""
+    """What needs no model comes first: a process that holds models takes long to fork."""
     top = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(top).parts[0] in WITH_MODELS)
 

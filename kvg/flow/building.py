@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest, blake3_hex, sha256
+from kvg.buffers import PerThread
+from kvg.digest import Digest, blake3_bytes, sha256
 from kvg.flow.reuse import Plan, Reuse, find_reuse
 from kvg.objects.manifest import (
     Group,
@@ -141,13 +142,14 @@ def _put_pages(
     """Store every page of ``plan``; those taken over are kept, not computed again."""
     taken = {(page.group, page.start): page for page in (reuse.pages if reuse else ())}
     spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]
+    own = PerThread()
 
     def put(item: tuple[Group, int, int]) -> Page:
         group, start, end = item
         page = taken.get((group.name, start))
         if page is not None and pending.keep(page.digest):
             return page
-        return _put_page(pending, slot, group, start, end)
+        return _put_page(pending, slot, group, start, end, own)
 
     total = plan.count * len(plan.groups)
     pages: list[Page] = []
@@ -161,15 +163,19 @@ def _put_pages(
     return tuple(pages)
 
 
-def _put_page(pending: Pending, slot: Slot, group: Group, start: int, end: int) -> Page:
+def _put_page(
+    pending: Pending, slot: Slot, group: Group, start: int, end: int, own: PerThread
+) -> Page:
     from kvg.model.state import capture_page
 
-    raw = capture_page(slot.state, group, start, end, what=f"{group.name} [{start}, {end})")
-    digest = sha256(raw)
+    what = f"{group.name} [{start}, {end})"
+    raw = capture_page(slot.state, group, start, end, what=what, buffers=own.buffers)
+    digest, blake3 = sha256(raw), blake3_bytes(raw)
     pending.put(
         raw,
         digest=digest,
         data_start=data_start(group, end - start),
         element=DTYPE_SIZES[group.dtype],
+        blake3=blake3,
     )
-    return Page(group.name, start, end, digest, blake3_hex(raw), len(raw))
+    return Page(group.name, start, end, digest, blake3.hex(), len(raw))

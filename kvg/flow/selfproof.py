@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvg.buffers import PerThread
+from kvg.digest import blake3_hex
 from kvg.errors import Corrupt
 from kvg.gates.outcome import GateOutcome, outcome_of
-from kvg.objects.page import check_finite, check_page, data_start
+from kvg.objects.page import check_page
+from kvg.objects.verified import give_checked
 from kvg.parallel import in_order
 from kvg.verify.judgement import FINITE, ROUND_TRIP, WITNESS
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from kvg.canon import Json
     from kvg.model.session import Session, Slot
-    from kvg.objects.manifest import Manifest, Page
+    from kvg.objects.manifest import Group, Manifest, Page
     from kvg.store import Store
 
 
@@ -33,9 +36,10 @@ def prove_itself(
     slot.state.expect(manifest.count)
     unlike: list[str] = []
     infinite: list[str] = []
+    own = PerThread()
 
     def prove(page: Page) -> None:
-        _prove_page(store, slot, manifest, page, unlike, infinite)
+        _prove_page(store, slot, manifest, own, page, unlike, infinite)
 
     for _ in in_order(prove, manifest.pages, threads=min(jobs, len(manifest.pages))):
         pass
@@ -55,34 +59,56 @@ def _prove_page(
     store: Store,
     slot: Slot,
     manifest: Manifest,
+    own: PerThread,
     page: Page,
     unlike: list[str],
     infinite: list[str],
 ) -> None:
-    """Read a page, whose digest is checked, look at its values, put it into ``slot`` and compare
-    what lies there."""
-    from kvg.model.state import holds_page, place_page
+    """Put a page into ``slot`` as a graft does, and take it from there again as a deposit does:
+    finite values, and the very bytes that the manifest names."""
+    from kvg.model.state import capture_page
 
     name, group = f"page {page.group} [{page.start}, {page.end})", manifest.group(page.group)
     try:
-        raw = store.objects.read(page.digest, size=page.size, what=name)
-        check_page(raw, group, page.n_tokens, what=name)
+        _put_back(store, slot, group, page, own, name)
     except Corrupt as error:
         unlike.append(error.message)
         return
-    data = raw[data_start(group, page.n_tokens) :]
     try:
-        check_finite(data, group.dtype, what=name)
+        again = capture_page(
+            slot.state, group, page.start, page.end, what=name, buffers=own.buffers
+        )
     except Corrupt as error:
         infinite.append(error.message)
         return
-    placing = slot.state.placing(group, page.start, page.end)
-    if placing is not None:
-        placing.put(data)
-    else:
-        place_page(slot.state, group, page.start, page.end, raw)
-    if not holds_page(slot.state, group, page.start, page.end, raw):
+    if blake3_hex(again) != page.blake3:
         unlike.append(f"{name}: other bytes after it was restored")
+
+
+def _put_back(
+    store: Store, slot: Slot, group: Group, page: Page, own: PerThread, name: str
+) -> None:
+    """Put the page as it lies in the store, every byte of it checked, into ``slot``."""
+    from kvg.model.planes import join_planes
+    from kvg.model.state import place_page
+
+    placing = slot.state.placing(group, page.start, page.end)
+    if placing is None:
+        raw = store.objects.read(page.digest, size=page.size, what=name)
+        check_page(raw, group, page.n_tokens, what=name)
+        place_page(slot.state, group, page.start, page.end, raw)
+        return
+    with store.objects.open_pieces(page.digest, size=page.size, what=name) as reader:
+        give_checked(
+            reader,
+            page,
+            group,
+            placing.put,
+            what=name,
+            join=join_planes,
+            most=placing.piece_bytes,
+            buffers=own.buffers,
+        )
 
 
 def _witness(session: Session, slot: Slot, manifest: Manifest, ids: Sequence[int]) -> GateOutcome:

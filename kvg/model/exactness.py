@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvg import canon
-from kvg.digest import Digest, sha256, shake256
+from kvg.digest import Buffer, Digest, sha256, shake256
 from kvg.model.dtypes import tensor_digest
 from kvg.model.session import Session, Slot, pinned_threads
 from kvg.model.state import capture_page, place_page
@@ -46,7 +46,7 @@ class CapturedPage:
     group: Group
     start: int
     end: int
-    raw: bytearray
+    raw: Buffer
 
 
 def made_ids(sample: int, length: int, vocabulary: int) -> tuple[int, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -17,8 +18,8 @@ from kvg.objects.page import DTYPE_SIZES, data_start, page_header, page_size, te
 from kvg_kernels.alignment import ALIGNMENT_BYTES
 from kvg_kernels.attention import BLOCK_TOKENS
 
-_BITS = {2: torch.int16, 4: torch.int32}
-"""Whole numbers as wide as an element: they are equal where the bits are, NaN or not."""
+if TYPE_CHECKING:
+    from kvg.buffers import Buffers
 
 
 class SlotState:
@@ -194,24 +195,40 @@ def zeros_aligned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.devi
     return tensor
 
 
-def capture_page(state: SlotState, group: Group, start: int, end: int, *, what: str) -> bytearray:
+def capture_page(
+    state: SlotState,
+    group: Group,
+    start: int,
+    end: int,
+    *,
+    what: str,
+    buffers: Buffers | None = None,
+) -> Buffer:
     """The raw bytes of the page of ``group`` for positions [start, end).
 
-    Raises ``Corrupt`` naming ``what`` when a value is not finite.
+    They are in ``buffers`` where those are given, until these are used again. Raises ``Corrupt``
+    naming ``what`` when a value is not finite.
     """
     n_tokens = end - start
-    raw = bytearray(page_size(group, n_tokens))
+    size = page_size(group, n_tokens)
+    raw = buffers.take("page", size) if buffers else bytearray(size)
     head = data_start(group, n_tokens)
     raw[:head] = page_header(group, n_tokens)
-    for layer, part, view in _page_tensors(raw, group, n_tokens):
-        source = (state.keys if part == "k" else state.values)[layer][:, start:end]
-        view.copy_(source)
-        if not bool(torch.isfinite(view).all()):
-            raise Corrupt(
-                f"{what}: layer {layer} holds a value that is not finite",
-                hint="the model overflowed in this dtype: try kvg model add --dtype F32",
-            )
+    tensors = _page_tensors(raw, group, n_tokens)
+    for layer, part, view in tensors:
+        view.copy_((state.keys if part == "k" else state.values)[layer][:, start:end])
+    if not is_finite(torch.frombuffer(raw, dtype=TORCH_DTYPES[group.dtype], offset=head)):
+        layer = next(layer for layer, _, view in tensors if not is_finite(view))
+        raise Corrupt(
+            f"{what}: layer {layer} holds a value that is not finite",
+            hint="the model overflowed in this dtype: try kvg model add --dtype F32",
+        )
     return raw
+
+
+def is_finite(values: torch.Tensor) -> bool:
+    """Whether there is no NaN and no infinity: a NaN anywhere is both the least and the largest."""
+    return not values.numel() or all(math.isfinite(bound) for bound in values.aminmax())
 
 
 def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer) -> None:
@@ -220,16 +237,6 @@ def place_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer
     for layer, part, view in _page_tensors(raw, group, end - start):
         target = (state.keys if part == "k" else state.values)[layer]
         target[:, start:end].copy_(view)
-
-
-def holds_page(state: SlotState, group: Group, start: int, end: int, raw: Buffer) -> bool:
-    """Whether positions [start, end) hold the page ``raw``, bit by bit."""
-    for layer, part, view in _page_tensors(raw, group, end - start):
-        held = (state.keys if part == "k" else state.values)[layer][:, start:end]
-        bits = _BITS[view.element_size()]
-        if not torch.equal(held.to(view.device).view(bits), view.view(bits)):
-            return False
-    return True
 
 
 def _page_tensors(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _LENGTH_SIZE = 8
 _ALIGNMENT = 8
-_CHUNK = 256 << 10  # a chunk and what is made of it stay in the processor's cache
 
 
 @frozen
@@ -88,7 +87,7 @@ def page_size(group: Group, n_tokens: int) -> int:
 def check_page(raw: Buffer, group: Group, n_tokens: int, *, what: str) -> None:
     """Raise ``Corrupt`` naming ``what`` unless ``raw`` has this page's header and size.
 
-    Says nothing about the values: see ``check_finite``.
+    Says nothing about the values.
     """
     head = bytes(memoryview(raw)[: data_start(group, n_tokens)])
     check_page_head(head, memoryview(raw).nbytes, group, n_tokens, what=what)
@@ -106,39 +105,5 @@ def check_page_head(head: bytes, size: int, group: Group, n_tokens: int, *, what
         )
 
 
-def check_finite(data: Buffer, dtype: str, *, what: str) -> None:
-    """Raise ``Corrupt`` naming ``what`` when the data region holds a NaN or an infinity.
-
-    ``data`` is a page's data region, without its header, of elements of ``dtype``.
-    """
-    view = memoryview(data).cast("B")
-    for start in range(0, view.nbytes, _CHUNK):
-        index = _first_not_finite(bytes(view[start : start + _CHUNK]), dtype)
-        if index is not None:
-            index += start // DTYPE_SIZES[dtype]
-            raise Corrupt(f"{what}: element {index} is not finite")
-
-
 def _parts(group: Group) -> tuple[tuple[Literal["k"], int], tuple[Literal["v"], int]]:
     return ("k", group.k_dim), ("v", group.v_dim)
-
-
-# An element is not finite when every exponent bit is set. In F16 these lie in the high byte
-# alone; in BF16 and F32 in the high byte and the top bit of the next. The high byte of such an
-# element is 7f or ff, which the values of a model never reach: plain searches settle a page.
-_F16 = bytes((*range(0x7C, 0x80), *range(0xFC, 0x100)))
-_HIGH = bytes(0xFF if byte & 0x7F == 0x7F else 0 for byte in range(256))
-_NEXT = bytes(0xFF if byte & 0x80 else 0 for byte in range(256))
-
-
-def _first_not_finite(data: bytes, dtype: str) -> int | None:
-    step = DTYPE_SIZES[dtype]
-    high = data[step - 1 :: step]
-    if dtype == "F16":
-        found = [high.find(byte) for byte in _F16]
-        return min((index for index in found if index >= 0), default=None)
-    if b"\x7f" not in high and b"\xff" not in high:
-        return None
-    both = int.from_bytes(high.translate(_HIGH), "little")
-    both &= int.from_bytes(data[step - 2 :: step].translate(_NEXT), "little")
-    return ((both & -both).bit_length() - 1) // 8 if both else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, final
 
 from kvg.digest import Blake3Stream, Buffer, Digest, blake3_hex
 from kvg.errors import Corrupt
-from kvg.objects.manifest import Manifest, Page
+from kvg.objects.manifest import Group, Manifest, Page
 from kvg.objects.page import check_page, page_header, page_size
 from kvg.objects.statement import Provenance
 
@@ -39,6 +39,38 @@ class Reader(Protocol):
 def _no_reader(page: Page) -> AbstractContextManager[Reader | None]:
     """For artifacts whose pages are read whole."""
     return nullcontext(None)
+
+
+def give_checked(
+    reader: Reader,
+    page: Page,
+    group: Group,
+    put: Callable[[memoryview], None],
+    *,
+    what: str,
+    join: Join | None = None,
+    most: int = 0,
+    buffers: Buffers | None = None,
+) -> None:
+    """Give ``put`` the data region of ``page``, ``most`` bytes at once, from first to last.
+
+    Size, BLAKE3 and header are checked of the very bytes that ``put`` is given: each piece is read,
+    decoded by ``join`` where it is in byte planes, hashed, and given. ``buffers`` are used for
+    that. Raises ``Corrupt`` naming ``what``; then what was given is of no worth.
+    """
+    head = page_header(group, page.n_tokens)
+    if page.size != page_size(group, page.n_tokens):
+        raise Corrupt(f"{what}: {page.size} bytes are not those of its shape", hint="kvg fsck")
+    stream, n_bytes = Blake3Stream(), 0
+    for piece in reader.pieces(join, first=len(head), most=most, buffers=buffers):
+        stream.update(piece)
+        n_head = max(0, min(len(head) - n_bytes, piece.nbytes))
+        if piece[:n_head] != head[n_bytes : n_bytes + n_head]:
+            raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
+        put(piece[n_head:])
+        n_bytes += piece.nbytes
+    if n_bytes != page.size or stream.digest().hex() != page.blake3:
+        raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
 
 
 _seal: Final = object()
@@ -132,30 +164,16 @@ class Verified:
         most: int = 0,
         buffers: Buffers | None = None,
     ) -> bool:
-        """Give ``put`` the data region of ``page``, ``most`` bytes at once, from first to last.
+        """Give ``put`` the data region of ``page``, as ``give_checked`` does.
 
-        Size, BLAKE3 and header are checked of the very bytes that ``put`` is given: each piece is
-        read, decoded by ``join`` where it is in byte planes, hashed, and given. ``buffers`` are
-        used for that. False, before anything is given, for a page that can only be read whole:
-        ``read_page`` that. Raises ``Corrupt`` naming the page; then what was given is of no worth.
+        False, before anything is given, for a page that can only be read whole: ``read_page``
+        that. Raises ``Corrupt`` naming the page; then what was given is of no worth.
         """
         what, group = self._named(page), self.manifest.group(page.group)
-        head = page_header(group, page.n_tokens)
-        if page.size != page_size(group, page.n_tokens):
-            raise Corrupt(f"{what}: {page.size} bytes are not those of its shape", hint="kvg fsck")
-        stream, n_bytes = Blake3Stream(), 0
         with self._open(page) as reader:
             if reader is None:
                 return False
-            for piece in reader.pieces(join, first=len(head), most=most, buffers=buffers):
-                stream.update(piece)
-                n_head = max(0, min(len(head) - n_bytes, piece.nbytes))
-                if piece[:n_head] != head[n_bytes : n_bytes + n_head]:
-                    raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
-                put(piece[n_head:])
-                n_bytes += piece.nbytes
-        if n_bytes != page.size or stream.digest().hex() != page.blake3:
-            raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
+            give_checked(reader, page, group, put, what=what, join=join, most=most, buffers=buffers)
         return True
 
     def _named(self, page: Page) -> str:

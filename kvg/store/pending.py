@@ -65,6 +65,7 @@ class Pending:
         element: int = 1,
         codec: int | None = None,
         threads: int = 1,
+        blake3: bytes | None = None,
     ) -> PutResult:
         """Make the object a root, then store it: see ``ObjectFolder.put``."""
         result = self._objects.put(
@@ -75,6 +76,7 @@ class Pending:
             codec=codec,
             threads=threads,
             before=self.add,
+            blake3=blake3,
         )
         if result.new:
             with self._guard:

@@ -48,7 +48,6 @@ def test_vectors(vectors: dict[str, Any]) -> None:
         assert len(raw) == vector["size"] == page.page_size(group, n_tokens)
         assert hex_of(sha256(raw)) == vector["sha256"]
         page.check_page(raw, group, n_tokens, what="page")
-        page.check_finite(raw[page.data_start(group, n_tokens) :], dtype, what="page")
 
 
 def _serialize(spans: tuple[page.TensorSpan, ...], dtype: str) -> bytes:
@@ -131,31 +130,3 @@ def test_a_page_of_other_tokens_is_refused() -> None:
     raw = _fill(_group((0,), 1, 2, 4, "F32"), 4)
     with pytest.raises(Corrupt, match="header"):
         page.check_page(raw, _group((0,), 1, 4, 2, "F32"), 4, what="page")
-
-
-@pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -float("nan")])
-@pytest.mark.parametrize("place", [0, 7, 99, 150_001])
-def test_what_is_not_finite_is_found_and_placed(dtype: str, value: float, place: int) -> None:
-    elements = [_encode(1.5, dtype)] * max(100, place + 2)
-    elements[place] = _encode(value, dtype)
-    with pytest.raises(Corrupt, match=rf"^page: element {place} is not finite$"):
-        page.check_finite(b"".join(elements), dtype, what="page")
-
-
-@pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
-def test_every_high_half_is_judged_as_the_format_says(dtype: str) -> None:
-    size = page.DTYPE_SIZES[dtype]
-    exponent = 0x7C00 if dtype == "F16" else 0x7F80
-    for high in range(1 << 16):
-        data = b"\xff" * (size - 2) + high.to_bytes(2, "little")
-        finite = high & exponent != exponent
-        assert (page._first_not_finite(data, dtype) is None) == finite
-
-
-@given(st.binary(max_size=400))
-def test_f32_agrees_with_struct(data: bytes) -> None:
-    data = data[: len(data) // 4 * 4]
-    values = struct.unpack(f"<{len(data) // 4}f", data)
-    expected = next((i for i, v in enumerate(values) if v != v or abs(v) == float("inf")), None)
-    assert page._first_not_finite(data, "F32") == expected

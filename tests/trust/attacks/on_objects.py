@@ -10,8 +10,7 @@ from blake3 import blake3
 from kvg import codec
 from kvg.errors import Corrupt, Incompatible
 from kvg.log.entry import AttestationEntry
-from kvg.objects.manifest import encode_manifest
-from kvg.objects.page import check_finite
+from kvg.objects.manifest import LayerSpec, encode_manifest, group_layers
 from tests import artifacts as a
 from tests.trust.attacks.world import World, refused
 
@@ -74,14 +73,27 @@ def a_page_is_missing(w: World) -> None:
     w.graft()
 
 
+def capture(value: float, dtype: str) -> None:
+    """Take a page from a state that holds ``value`` once."""
+    import torch
+
+    from kvg.model.state import SlotState, capture_page
+
+    spec = LayerSpec(0, "attention", 1, 4, 4, dtype, None)
+    state = SlotState((spec,), torch.device("cpu"), 4)
+    state.values[0][0, 2, 3] = value
+    (group,) = group_layers((spec,))
+    capture_page(state, group, 0, 4, what="page")
+
+
 @refused(Corrupt)
 def a_payload_holds_nan(w: World) -> None:
-    check_finite(struct.pack("<4H", 0, 0x3F80, 0x7FC0, 0), "BF16", what="page")
+    capture(float("nan"), "BF16")
 
 
 @refused(Corrupt)
 def a_payload_holds_infinity(w: World) -> None:
-    check_finite(struct.pack("<2I", 0, 0xFF800000), "F32", what="page")
+    capture(float("-inf"), "F32")
 
 
 # The stored form.
