@@ -124,6 +124,7 @@ def until_requests(home: Home, n: int, name: str = "busy") -> None:
 
 def test_clients_that_are_killed_cost_nothing(busy: Home) -> None:
     """Killed in the middle of a stream; others go on meanwhile, and nothing stays behind."""
+    busy.ask("busy", "graft", request(2))  # both artifacts are restored, and kept
     wanted = busy.ask("busy", "graft", request(3))[0]["logits_digest"]
     memory = busy.state("busy")["memory_bytes"]
     children = [
