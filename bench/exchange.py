@@ -7,7 +7,8 @@ clones it from a web server, and sets beside each what a plain tool needs for th
 
     directory   cp, then sha256sum by hashlib, of the same bytes
     ssh         rsync without compression, through the same sshd
-    S3          rclone copy to the same server
+    S3          rclone copy to the same server (moto, whose own pace decides), and from another
+                (rclone serve s3, which can only be read)
     http        rclone copy from the same nginx
 
 Pages are real where ``--pages DIR`` names a store that holds some (``make demo`` leaves one, which
@@ -33,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -47,6 +48,7 @@ from kvg.store import Store  # noqa: E402
 from tests import artifacts as made  # noqa: E402
 
 PROGRAM = "from kvg.cli.main import run; run()"
+Copy = Callable[[str, Callable[[str], Sequence[str | Path]]], None]
 RESULTS = ROOT / "bench" / "results" / "exchange.json"
 
 
@@ -238,29 +240,65 @@ class Bench:
                 self.note(f"ssh, codec {codec}", ours, theirs, bytes=found[0]["bytes"])
 
     def s3(self) -> None:
-        from tests.remote.programs import moto, need
+        from tests.remote.programs import need
+
+        try:
+            program = need("rclone")
+        except BaseException as skipped:  # noqa: BLE001  pytest's skip is no Exception
+            self.missing.append(str(skipped))
+            return
+
+        def rclone(endpoint: str, words: Callable[[str], Sequence[str | Path]]) -> None:
+            """Run it with ``words`` of what a bucket's name goes after."""
+            at = f":s3,provider=Other,endpoint='{endpoint}',access_key_id=test"
+            at += ",secret_access_key=test-secret,region=us-east-1:"
+            subprocess.run([program, "copy", "--config", "/dev/null", *words(at)], check=True)
+
+        self._s3_push(rclone)
+        self._s3_clone(rclone)
+
+    def _s3_push(self, rclone: Copy) -> None:
+        from tests.remote.programs import moto
 
         with self._server(lambda: moto(self.folder / "moto"), "moto_server") as server:
             if server is None:
                 return
-            try:
-                rclone = need("rclone")
-            except BaseException as skipped:  # noqa: BLE001  pytest's skip is no Exception
-                self.missing.append(str(skipped))
-                return
-            to = f":s3,provider=Other,endpoint='{server.endpoint}',access_key_id=test"
-            to += ",secret_access_key=test-secret,region=us-east-1:plain"
             server.bucket("plain")
             theirs = timed(
-                lambda: subprocess.run(
-                    [rclone, "copy", "--config", "/dev/null", str(self.objects()), to], check=True
-                ),
-                runs=1,
+                lambda: rclone(server.endpoint, lambda at: [self.objects(), f"{at}plain"]), runs=1
             )
             for codec in (0, 2):
                 url = server.bucket(f"kvg{codec}")
                 found = self.push(f"{url}/kv", codec, dict(server.access.variables))
                 self.note(f"s3, codec {codec}", [found["seconds"]], theirs, bytes=found["bytes"])
+
+    def _s3_clone(self, rclone: Copy) -> None:
+        """From a server in front of a folder. It heeds no conditions: it can only be read."""
+        from tests.remote.programs import rclone as serve
+
+        folder, fetched, peer = (
+            self.folder / name for name in ("s3-read", "s3-fetched", "s3-peer")
+        )
+        self.push(str(folder / "data/bucket/kv"), 0)
+        with self._server(lambda: serve(folder), "obstore") as server:
+            if server is None:
+                return
+            theirs, their_cpu = measured(
+                lambda: rclone(server.endpoint, lambda at: [f"{at}bucket/kv", fetched]),
+                runs=self.runs,
+                before=lambda: shutil.rmtree(fetched, ignore_errors=True),
+            )
+            shutil.rmtree(fetched)
+            env = dict(server.access.variables)
+            ours, cpu = measured(
+                lambda: self.kvg("clone", "s3://bucket/kv", peer, "--trust", self.keyid, env=env),
+                runs=self.runs,
+                before=lambda: shutil.rmtree(peer, ignore_errors=True),
+            )
+            shutil.rmtree(peer)
+            told = {"kvg_cpu_seconds": cpu, "plain_cpu_seconds": their_cpu}
+            self.note("s3, clone", ours, theirs, **told)
+        shutil.rmtree(folder)
 
     def http(self) -> None:
         from tests.remote.programs import need, nginx
