@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from kvg import durable
-from kvg.digest import Digest, sha256, short
-from kvg.errors import NotFound, UsageError
+from kvg.digest import Digest, sha256
+from kvg.errors import UsageError
 from kvg.flow.family import find_family, stored_family
 from kvg.flow.freshness import Contract, contract_for
 from kvg.flow.records.flywheel import MethodEntry
@@ -94,7 +94,7 @@ def show_method(store: Store, target: str) -> MethodEntry:
 
 def verified_method(store: Store, target: str) -> VerifiedMethod:
     """The method of that digest, or the newest of the family of that digest that counts."""
-    from kvg.verify.method import verify_method
+    from kvg.verify.method import newest_method, verify_method
 
     methods = sorted(store.methods())
     wanted = target.removeprefix("sha256:")
@@ -102,25 +102,6 @@ def verified_method(store: Store, target: str) -> VerifiedMethod:
     if len(wanted) >= 6 and len(found) == 1:
         return verify_method(store, found[0])
     return newest_method(store, find_family(store, target), verify_method)
-
-
-def newest_method(
-    store: Store, family: Digest, verify: Callable[[Store, Digest], VerifiedMethod]
-) -> VerifiedMethod:
-    """The newest method of ``family`` that counts. Raises ``NotFound`` when it has none at all,
-    and what is wrong with the newest when none counts."""
-    from kvg.errors import Corrupt, Untrusted
-
-    members = [item for item in store.family_members(family) if item.is_method]
-    if not members:
-        raise NotFound(f"family {short(family)}: no method", hint="kvg method add")
-    newest: Corrupt | Untrusted | None = None
-    for member in reversed(members):
-        try:
-            return verify(store, member.digest)
-        except (Corrupt, Untrusted) as error:
-            newest = newest or error
-    raise newest or NotFound(f"family {short(family)}: no method")
 
 
 def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:
@@ -137,7 +118,7 @@ def holds_of(
     """Says which instances meet the constraint, by running it in the sandbox."""
     if constraint is None:
         return None
-    from kvg.flow.proving import slot_values
+    from kvg.gates.calls import slot_values
 
     source = constraint_program(constraint, names, n_slots)
 

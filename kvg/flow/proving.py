@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import sha256
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
-from kvg.gates.calls import answer_text
+from kvg.gates.calls import answer_text, slot_values
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
 
@@ -260,17 +260,6 @@ class _Trial:
         if self._changed[-1] == 0:
             raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
         self._check(varied, answers)
-
-
-def slot_values(instance: Instance) -> list[Answer]:
-    """The values that a program is called with."""
-    return [_listed(slot.value) for slot in instance]
-
-
-def _listed(value: object) -> Answer:
-    if isinstance(value, tuple):
-        return [_listed(item) for item in value]
-    return cast("Answer", value)
 
 
 def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:

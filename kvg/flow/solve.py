@@ -65,8 +65,7 @@ def solve(
             reason = "no method for this structure"
             return _recall(store, settings, family, text, canonical_us, select_us, reason)
         from kvg.flow.freshness import contract_of_proof, stale_reason
-        from kvg.flow.method import newest_method
-        from kvg.verify.method import Verdicts
+        from kvg.verify.method import Verdicts, newest_method
 
         verify = (verdicts or Verdicts()).verify
         found = _of_view(store, family, chosen, selector, verify)
@@ -225,9 +224,9 @@ def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
 
 def run_program(caller: Caller, program: bytes, slots: Sequence[Literal], *, what: str) -> str:
     """The answer as text. Raises ``GateFailed`` when the program gives none."""
-    from kvg.flow.proving import slot_values
+    from kvg.gates.calls import slot_values
 
-    (called,) = caller.call(program, "solve", [slot_values(tuple(slots))])
+    (called,) = caller.call(program, "solve", [slot_values(slots)])
     return _told(called, what)
 
 
@@ -245,10 +244,10 @@ def run_where(
     if constraint is None:
         return run_program(caller, program, slots, what=what)
     from kvg.flow.method import constraint_program
-    from kvg.flow.proving import slot_values
+    from kvg.gates.calls import slot_values
 
     condition = constraint_program(constraint, names, len(slots))
-    called = caller.call_where(condition, program, "solve", slot_values(tuple(slots)))
+    called = caller.call_where(condition, program, "solve", slot_values(slots))
     return None if called is None else _told(called, what)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
     from pathlib import Path
+
+    from kvg.problem.literals import Literal
 
 Answer: TypeAlias = "bool | int | float | str | Decimal | Fraction | date | list[Answer] | None"
 
@@ -241,6 +243,17 @@ def _error(text: str) -> str:
     if text.startswith("MemoryError"):
         return "over the limit on memory"
     return "over the limit on cpu" if text == "SIGXCPU" else text
+
+
+def slot_values(slots: Sequence[Literal]) -> list[Answer]:
+    """The values that a program is called with."""
+    return [_listed(slot.value) for slot in slots]
+
+
+def _listed(value: object) -> Answer:
+    if isinstance(value, tuple):
+        return [_listed(item) for item in value]
+    return cast("Answer", value)
 
 
 def encode_value(value: Answer) -> list[object]:

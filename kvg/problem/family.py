@@ -10,7 +10,6 @@ from kvg.canon import Json
 from kvg.digest import Digest, hex_of, sha256
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
-from kvg.problem.constraint import normal_constraint
 from kvg.problem.literals import Literal
 from kvg.problem.text import canonical_text
 
@@ -63,7 +62,11 @@ def parse_problem(text: str, constraint: str | None = None, names: Sequence[str]
     Raises ``UsageError`` for a text or constraint that has no canonical form.
     """
     found = canonical_text(text)
-    normal = None if constraint is None else normal_constraint(constraint, found.types, names)
+    normal: Json = None
+    if constraint is not None:
+        from kvg.problem.constraint import normal_constraint
+
+        normal = normal_constraint(constraint, found.types, names)
     return Problem(Family(found.text, normal, found.types), found.slots)
 
 

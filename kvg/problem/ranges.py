@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from random import Random
 
+    Rank: TypeAlias = int | Fraction
+
 End: TypeAlias = OneOf["least", "most"]
 """Which end of a range."""
 
@@ -84,7 +86,7 @@ class SlotRange:
             low, high = (low, low) if self.most is None else (high, high)
         return low, high
 
-    def _bound(self, text: str) -> Fraction:
+    def _bound(self, text: str) -> Rank:
         kind = "date" if self.type == "date" else None
         literal = parse_literal(text)
         if self.type in NUMERIC and literal.type in NUMERIC:
@@ -96,23 +98,23 @@ class SlotRange:
         raise UsageError(f"slot of type {self.type}: {text} is no bound of it")
 
 
-def _rank(literal: Literal) -> Fraction:
+def _rank(literal: Literal) -> Rank:
     """A number for the place of a value among its kind."""
-    from fractions import Fraction
-
     value = literal.value
+    if isinstance(value, int):
+        return value
     if isinstance(value, date):
-        return Fraction(value.toordinal())
-    return Fraction(cast("int | Decimal | Fraction", value))
-
-
-def _size(literal: Literal) -> Fraction:
+        return value.toordinal()
     from fractions import Fraction
 
+    return Fraction(cast("Decimal | Fraction", value))
+
+
+def _size(literal: Literal) -> Rank:
     if literal.type == "str":
-        return Fraction(len(literal.raw) - 2)
+        return len(literal.raw) - 2
     if literal.type.startswith("list["):
-        return Fraction(len(literal.items))
+        return len(literal.items)
     return _rank(literal)
 
 
@@ -239,13 +241,13 @@ def _end(kind: str, bound: str, end: End) -> str:
     return _spelt(shown, next(exact, 2), end) + sign
 
 
-def _spelt(value: Fraction, places: int, end: End) -> str:
+def _spelt(value: Rank, places: int, end: End) -> str:
     number = math.ceil(value * 10**places) if end == "least" else math.floor(value * 10**places)
     whole, part = divmod(abs(number), 10**places)
     return f"{'-' if number < 0 else ''}{whole}{f'.{part:0{places}}' if places else ''}"
 
 
-def _length(first: Fraction, last: Fraction, random: Random, end: End | None) -> int:
+def _length(first: Rank, last: Rank, random: Random, end: End | None) -> int:
     if end is not None:
         return int(first if end == "least" else last)
     return random.randint(int(first), int(last))
@@ -263,9 +265,7 @@ def _raw_list(slot: SlotRange, random: Random, length: int, end: End | None) -> 
     return "[" + ", ".join(items) + "]"
 
 
-def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> str:
-    from fractions import Fraction
-
+def _raw_number(kind: str, first: Rank, last: Rank, random: Random) -> str:
     if kind == "int":
         return str(_between(first, last, random))
     if kind == "percent":
@@ -273,11 +273,13 @@ def _raw_number(kind: str, first: Fraction, last: Fraction, random: Random) -> s
     if kind == "fraction":
         below = random.randint(2, _DENOMINATORS)
         return f"{_between(first * below, last * below, random)}/{below}"
+    from fractions import Fraction
+
     hundredths = _between(first * 100, last * 100, random)
     return _spelt(Fraction(hundredths, 100), 2, "least")
 
 
-def _between(first: Fraction, last: Fraction, random: Random) -> int:
+def _between(first: Rank, last: Rank, random: Random) -> int:
     """An integer in the range. Raises ``UsageError`` when there is none to be drawn."""
     low, high = math.ceil(first), math.floor(last)
     if low > high:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Untrusted
+from kvg.errors import Corrupt, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, TestResult
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, Method, parse_method
@@ -13,6 +13,8 @@ from kvg.trust import DEPOSITOR
 from kvg.verify.judgement import judge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvg.store import Store
     from kvg.verify.judgement import Judgement, Opened
 
@@ -79,6 +81,23 @@ def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
     newest, said = proofs[-1]
     signers = tuple(sorted(by))
     return VerifiedMethod(digest, method, bytes(program), newest.envelope, signers, said)
+
+
+def newest_method(
+    store: Store, family: Digest, verify: Callable[[Store, Digest], VerifiedMethod]
+) -> VerifiedMethod:
+    """The newest method of ``family`` that counts. Raises ``NotFound`` when it has none at all,
+    and what is wrong with the newest when none counts."""
+    members = [item for item in store.family_members(family) if item.is_method]
+    if not members:
+        raise NotFound(f"family {short(family)}: no method", hint="kvg method add")
+    newest: Corrupt | Untrusted | None = None
+    for member in reversed(members):
+        try:
+            return verify(store, member.digest)
+        except (Corrupt, Untrusted) as error:
+            newest = newest or error
+    raise newest or NotFound(f"family {short(family)}: no method")
 
 
 def _proof(item: Opened) -> TestResult | None:
