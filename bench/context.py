@@ -80,18 +80,16 @@ def write_library(folder: Path, model: Path, n_tokens: int) -> None:
     raise SystemExit(f"the standard library has {held} tokens, not {n_tokens}")
 
 
-def write_bytes(folder: Path, blocks: int) -> int:
-    """Files of ASCII text, each of the length of one block; gives the longest."""
+def write_bytes(folder: Path, lengths: list[int]) -> None:
+    """Files of ASCII text of these lengths, each that of one block."""
     folder.mkdir()
     text = "".join(text for _, text in sources() if text.isascii())
-    lengths = [TOKENS // BLOCKS + (number < TOKENS % BLOCKS) for number in range(blocks)]
+    if sum(lengths) > len(text):
+        raise SystemExit("the standard library is too short")
     at = 0
     for number, length in enumerate(lengths):
         (folder / f"{number:02}.txt").write_text(text[at : at + length], encoding="ascii")
         at += length
-    if at > len(text):
-        raise SystemExit("the standard library is too short")
-    return max(lengths)
 
 
 def write_model(folder: Path) -> None:
@@ -166,10 +164,13 @@ def main() -> int:
         place.mkdir(exist_ok=True)
         corpus = place / "corpus"
         if asked.papers:
+            blocks = asked.blocks
+            lengths = [TOKENS // BLOCKS + (n < TOKENS % BLOCKS) for n in range(blocks)]
             model = place / "model"
-            write_model(model)
-            room = WINDOW - write_bytes(corpus, asked.blocks)
-            return measure(place, model, ["--room", str(room)], asked)
+            if not corpus.is_dir():
+                write_model(model)
+                write_bytes(corpus, lengths)
+            return measure(place, model, ["--room", str(WINDOW - max(lengths))], asked)
         if not corpus.is_dir():
             write_library(corpus, asked.model, asked.tokens)
         words = ["--room", "64"]
