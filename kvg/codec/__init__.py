@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvg.codec.checking import Checked, RawCheck, check_raw
+from kvg.codec.checking import Checked, RawCheck, check_raw, checked_pieces
 from kvg.codec.header import (
     ALIGNMENT,
     FRAME_SIZE,
@@ -39,6 +39,7 @@ __all__ = (
     "Target",
     "check_padding",
     "check_raw",
+    "checked_pieces",
     "decode",
     "encode",
     "header_size",

@@ -66,6 +66,58 @@ def check_raw(
     from kvg.buffers import Buffers
 
     buffers = buffers or Buffers()
+    opened = _opened(read_into, n_stored, digest, size, what, limit, buffers)
+    if opened is None:
+        return None
+    header, _ = opened
+    piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
+    buffer = buffers.take("piece", piece_bytes, at=header.data_offset)
+    check = RawCheck(header, what=what, head_bytes=head_bytes, with_blake3=with_blake3)
+    for piece in _raw_pieces(read_into, header, what, buffer):
+        check.add(piece)
+    return check.end()
+
+
+def checked_pieces(
+    read_into: ReadInto,
+    n_stored: int,
+    *,
+    digest: Digest,
+    size: int | None,
+    what: str,
+    limit: int = DEFAULT_LIMIT,
+    buffers: Buffers,
+) -> Iterator[memoryview] | None:
+    """The whole stored form in pieces, each good until the next, its SHA-256 taken meanwhile.
+
+    None as ``check_raw``. Raises ``Corrupt`` at the end where it is damaged: keep nothing then.
+    """
+    opened = _opened(read_into, n_stored, digest, size, what, limit, buffers)
+    return None if opened is None else _checked(*opened, read_into, what, buffers)
+
+
+def _checked(
+    header: Header, head: memoryview, read_into: ReadInto, what: str, buffers: Buffers
+) -> Iterator[memoryview]:
+    yield head[: header.data_offset]
+    buffer = buffers.take("piece", min(PIECE_BYTES, header.raw_size), at=header.data_offset)
+    check = RawCheck(header, what=what, with_blake3=False)
+    for piece in _raw_pieces(read_into, header, what, buffer):
+        check.add(piece)
+        yield piece
+    check.end()
+
+
+def _opened(
+    read_into: ReadInto,
+    n_stored: int,
+    digest: Digest,
+    size: int | None,
+    what: str,
+    limit: int,
+    buffers: Buffers,
+) -> tuple[Header, memoryview] | None:
+    """The header, checked, and the first bytes, the padding among them; None: see ``check_raw``."""
     for most in (FIRST_BYTES, HEAD_BYTES):
         view = buffers.take("head", min(n_stored, most))
         view = view[: read_into(view, 0)].toreadonly()
@@ -78,12 +130,7 @@ def check_raw(
         return None
     check_claims(header, n_stored, digest=digest, size=size, limit=limit, what=what)
     check_padding(view[header.size : header.data_offset], what=what)
-    piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
-    buffer = buffers.take("piece", piece_bytes, at=header.data_offset)
-    check = RawCheck(header, what=what, head_bytes=head_bytes, with_blake3=with_blake3)
-    for piece in _Reading(read_into, header, what, buffer).pieces():
-        check.add(piece)
-    return check.end()
+    return header, view
 
 
 class RawCheck:
@@ -152,22 +199,15 @@ class RawCheck:
             )
 
 
-class _Reading:
-    """The raw bytes of a stored form, read in turn."""
-
-    def __init__(self, read_into: ReadInto, header: Header, what: str, buffer: memoryview) -> None:
-        self._read_into = read_into
-        self._what = what
-        self._buffer = buffer
-        self._position = header.data_offset
-        self._left = header.raw_size
-
-    def pieces(self) -> Iterator[memoryview]:
-        """Each is good until the next."""
-        while self._left:
-            piece = self._buffer[: self._left]
-            n = self._read_into(piece, self._position)
-            if n == 0:
-                raise Corrupt(f"{self._what}: became shorter while it was read", hint="kvg fsck")
-            self._position, self._left = self._position + n, self._left - n
-            yield piece[:n]
+def _raw_pieces(
+    read_into: ReadInto, header: Header, what: str, buffer: memoryview
+) -> Iterator[memoryview]:
+    """The raw bytes of a stored form, in turn, each piece in ``buffer``."""
+    position, left = header.data_offset, header.raw_size
+    while left:
+        piece = buffer[:left]
+        n = read_into(piece, position)
+        if n == 0:
+            raise Corrupt(f"{what}: became shorter while it was read", hint="kvg fsck")
+        position, left = position + n, left - n
+        yield piece[:n]

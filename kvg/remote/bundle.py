@@ -55,6 +55,7 @@ class Bundle:
     """See ``Remote``: one that can only be read. Opened and looked through when it is made."""
 
     is_writable = False
+    puts_in_turn = False
 
     def __init__(self, path: Path) -> None:
         """Raises ``NotFound``, ``UsageError`` for a folder, a pipe or a device, and ``Corrupt``

@@ -33,6 +33,7 @@ class DirectoryFiles:
     """
 
     is_writable = True
+    writes_in_turn = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

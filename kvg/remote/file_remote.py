@@ -39,6 +39,10 @@ class FileRemote:
     def is_writable(self) -> bool:
         return self._files.is_writable
 
+    @property
+    def puts_in_turn(self) -> bool:
+        return self._files.writes_in_turn
+
     def check(self) -> None:
         found = self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES)
         if found is None:

@@ -47,6 +47,10 @@ class Files(Protocol):
     def is_writable(self) -> bool:
         """Whether ``write``, ``swap`` can work."""
 
+    @property
+    def writes_in_turn(self) -> bool:
+        """As ``Remote.puts_in_turn``, of ``write``."""
+
     def read(self, name: str, limit: int) -> bytes | None:
         """The bytes of ``name``, at most ``limit`` + 1 of them; None when there is no such file."""
 

@@ -70,6 +70,7 @@ class RegistryRemote:
     """See ``Remote``. Artifacts are put by ``put_blob``, ``hold`` and then ``move``."""
 
     is_writable = True
+    puts_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:
         """Raises ``UsageError`` on an address that is none."""

@@ -50,6 +50,13 @@ class Remote(Protocol):
     def is_writable(self) -> bool:
         """Whether this kind of remote can be pushed to."""
 
+    @property
+    def puts_in_turn(self) -> bool:
+        """Whether ``put`` is done with each part before it asks for the next.
+
+        Then nothing comes of an object whose parts end with a failure, which ``put`` raises.
+        """
+
     def check(self) -> None:
         """Raise ``NotFound`` where there is no remote, ``Incompatible`` for another format."""
 

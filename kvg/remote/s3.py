@@ -51,6 +51,7 @@ class S3Files:
     """See ``Files``."""
 
     is_writable = True
+    writes_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:
         """Raises ``UsageError`` on an address that is none, ``Incompatible`` without obstore."""

@@ -67,6 +67,7 @@ class SshFiles:
     """See ``Files``. The connection is made at the first request."""
 
     is_writable = True
+    writes_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:
         """Raises ``UsageError`` on an address that is none."""

@@ -451,6 +451,38 @@ class ObjectFolder:
             )
         return None if found is None else StoredFile(self._stored(digest), n_stored)
 
+    def checking_file(self, digest: Digest, *, size: int | None, what: str) -> CheckedFile | None:
+        """The file of an object in codec 0, checked as it is read; None for one in another codec.
+
+        Raises ``Corrupt`` naming ``what`` where even its header is wrong.
+        """
+        file = CheckedFile(self, digest, size, what)
+        return file if file.is_raw() else None
+
+    @contextmanager
+    def _checked_pieces(
+        self, digest: Digest, size: int | None, what: str
+    ) -> Iterator[tuple[Iterator[memoryview] | None, int]]:
+        """The stored form, checked as it is read, and how many bytes it has."""
+        from kvg import codec as kvz
+
+        with self._opened(digest, what) as (fd, n_stored):
+
+            def read_into(buffer: memoryview, position: int) -> int:
+                with durable.translated(self._stored(digest)):
+                    return os.preadv(fd, [buffer], position)
+
+            pieces = kvz.checked_pieces(
+                read_into,
+                n_stored,
+                digest=digest,
+                size=size,
+                what=what,
+                limit=LIMIT_BYTES,
+                buffers=self._buffers(),
+            )
+            yield pieces, n_stored
+
     def _buffers(self) -> Buffers:
         """Those of the thread that asks."""
         if self._own is None:
@@ -571,6 +603,36 @@ def _sorted_names(folder: Path | str) -> list[str]:
         return []
     except OSError as error:
         durable.raise_translated(error, folder)
+
+
+class Damaged(Corrupt):
+    """An object here turned out to be damaged while it was read: what came of it is worthless."""
+
+
+class CheckedFile:
+    """An object's file, read in pieces each of which is good until the next, and checked meanwhile.
+
+    Reading it raises ``Damaged``, at the end perhaps. For one thread.
+    """
+
+    def __init__(self, folder: ObjectFolder, digest: Digest, size: int | None, what: str) -> None:
+        self._of = (digest, size, what)
+        self._folder = folder
+        self.size_bytes = 0
+
+    def is_raw(self) -> bool:
+        """Whether it can be read so. Raises ``Corrupt``."""
+        with self._folder._checked_pieces(*self._of) as (pieces, self.size_bytes):
+            return pieces is not None
+
+    def __iter__(self) -> Iterator[memoryview]:
+        try:
+            with self._folder._checked_pieces(*self._of) as (pieces, self.size_bytes):
+                if pieces is None:
+                    raise Corrupt(f"{self._of[2]}: changed while it was read", hint="kvg fsck")
+                yield from pieces
+        except Corrupt as error:
+            raise Damaged(error.message, hint=error.hint) from None
 
 
 class StoredFile:

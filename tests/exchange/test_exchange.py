@@ -251,6 +251,28 @@ def test_missing_objects_are_listed_and_the_rest_is_taken(
     assert bob.store.ref("bad") == bad
 
 
+@pytest.mark.parametrize("at", [0, 100, -1])
+def test_a_long_object_that_turns_out_damaged_as_it_goes_leaves_nothing_there(
+    alice: Person, share: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """In codec 0 a file is read once: it is hashed while it is written."""
+    monkeypatch.setattr("kvg.flow.exchange.sending.STREAMED_FROM_BYTES", 1)
+    bad, good = alice.deposit("bad", range(5, 32)), alice.deposit("good", range(60, 90))
+    alice.store.config.set("remote.origin.codec", 0)
+    page = alice.store.manifest(bad).pages[0].digest
+    path = alice.store.objects.stored_path(page)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+    assert alice.push(dry_run=True).codes == [5]
+    outcome = alice.push()
+    assert 5 in outcome.codes and outcome.states == {"good": "new"}
+    assert not (share / object_name(page)).exists()
+    assert (share / object_name(good)).exists()
+    assert not list((share / "tmp").iterdir())
+
+
 def test_verify_after_push_repairs_what_the_remote_damaged(alice: Person, share: Path) -> None:
     digest = alice.deposit("demo")
     alice.push()

@@ -7,7 +7,7 @@ checkpoint last. Pointers are the caller's, and come after all of this.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kvg import codec as kvz
 from kvg.digest import Buffer, Digest, short
@@ -21,7 +21,7 @@ from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.closure import Closure, closure
-from kvg.store.objects import StoredFile
+from kvg.store.objects import CheckedFile, Damaged, StoredFile
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.begun import Begun
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from kvg.remote import Remote
     from kvg.report import Task
     from kvg.store import Store
+
+Parts: TypeAlias = "Sequence[Buffer] | StoredFile | CheckedFile"
+"""An object as it goes: held, or read from its file as it goes."""
 
 MAX_NOTE_BYTES = 1 << 16
 STREAMED_FROM_BYTES = 1 << 20
@@ -130,14 +133,17 @@ class Sender:
     def _put_all(
         self, digests: Sequence[Digest], forms: Mapping[Digest, Form], sent: Sent, task: Task
     ) -> None:
-        encode = self._encoder(digests, forms)
+        encode = self._encoder(digests, forms, in_turn=self._remote.puts_in_turn)
 
         def put(digest: Digest) -> tuple[Digest, int | Corrupt]:
             try:
                 parts = encode(digest)
             except Corrupt as error:
                 return digest, error
-            self._remote.put(digest, parts)
+            try:
+                self._remote.put(digest, parts)
+            except Damaged as error:
+                return digest, error
             return digest, _size_of(parts)
 
         small = {digest for digest in digests if self._is_small(digest)}
@@ -159,17 +165,22 @@ class Sender:
             return True  # there is nothing to send: who reads it says so
 
     def _encoder(
-        self, digests: Sequence[Digest], forms: Mapping[Digest, Form]
-    ) -> Callable[[Digest], Sequence[Buffer] | StoredFile]:
-        """What gives each of ``digests`` as it goes to the remote. It raises ``Corrupt``."""
+        self, digests: Sequence[Digest], forms: Mapping[Digest, Form], *, in_turn: bool
+    ) -> Callable[[Digest], Parts]:
+        """What gives each of ``digests`` as it goes to the remote. It raises ``Corrupt``.
+
+        ``in_turn``: a long file may be checked while it goes, and turn out to be damaged then.
+        """
         n_bytes = sum(forms[digest].size or 0 for digest in digests if digest in forms)
         split = splitter(n_bytes if self._place.codec == kvz.PLANES else 0)
 
-        def encode(digest: Digest) -> Sequence[Buffer] | StoredFile:
+        objects = self._store.objects
+        file_of = objects.checking_file if in_turn else objects.checked_file
+
+        def encode(digest: Digest) -> Parts:
             form = forms.get(digest, Form())
             if self._place.codec == kvz.RAW and (form.size or 0) >= STREAMED_FROM_BYTES:
-                what = f"object {short(digest)}"
-                file = self._store.objects.checked_file(digest, size=form.size, what=what)
+                file = file_of(digest, size=form.size, what=f"object {short(digest)}")
                 if file is not None:
                     return file
             return stored_form(self._store, digest, form, self._place.codec, split=split)
@@ -180,7 +191,7 @@ class Sender:
         """How many bytes those of ``missing`` have as they would go. Raises ``Corrupt``."""
 
         going = [digest for digest in outgoing.objects() if digest in missing]
-        encode = self._encoder(going, outgoing.forms)
+        encode = self._encoder(going, outgoing.forms, in_turn=False)
 
         def size(digest: Digest) -> int:
             return _size_of(encode(digest))
@@ -207,8 +218,8 @@ class Sender:
         return frozenset(d for d, good in zip(digests, checked, strict=True) if not good)
 
 
-def _size_of(parts: Sequence[Buffer] | StoredFile) -> int:
-    if isinstance(parts, StoredFile):
+def _size_of(parts: Parts) -> int:
+    if isinstance(parts, StoredFile | CheckedFile):
         return parts.size_bytes
     return sum(memoryview(part).nbytes for part in parts)
 
