@@ -23,7 +23,6 @@ from kvg.store.lmdb_file import (
     open_file,
     verify_file,
 )
-from kvg.store.scratch import NO_ROOM, scratch
 from kvg.store.tables import MemoryTables
 
 if TYPE_CHECKING:
@@ -281,6 +280,8 @@ class Index:
         Computes all tables anew: of a long log in a file beside it, in memory where there can be
         none. Raises what reading the log raises.
         """
+        from kvg.store.scratch import NO_ROOM, scratch
+
         log = self._log()
         with scratch(self._staging) as room:
             beside = room() if log.size > BATCH_ENTRIES else None

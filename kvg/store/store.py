@@ -36,7 +36,6 @@ from kvg.store.layout import (
     share,
 )
 from kvg.store.lock import Lock
-from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
 from kvg.store.objects import ObjectFolder
 from kvg.store.quota import QUOTA_KEY, Quota
 
@@ -366,6 +365,8 @@ class Store:
 
         Raises ``NotFound``, and ``UsageError`` when it can't be a name or means several objects.
         """
+        from kvg.store.names import is_ref_name, parse_digest_prefix, parse_ref_at
+
         is_past = "@{" in text
         if is_past or is_ref_name(text):
             at = parse_ref_at(text)
