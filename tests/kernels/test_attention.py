@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn import functional
 
 from kvg.model.cancelling import attention_inputs
 from kvg.model.invariant import AttentionShape
@@ -17,6 +18,7 @@ from kvg_kernels.attention import (
     rows_per_tile,
     tile_menu,
 )
+from kvg_kernels.attention.cpu import LEAST_ROWS
 
 Made = Callable[..., torch.Tensor]
 DTYPES = [torch.bfloat16, torch.float32]
@@ -250,3 +252,25 @@ def test_keys_and_values_may_lie_anywhere(made: Made, dtype: torch.dtype) -> Non
     for skip in (1, 4, 8, 13):
         k, v = made(2, 512, 16, dtype=dtype, skip=skip), made(2, 512, 24, dtype=dtype, skip=skip)
         assert torch.equal(attention(query, k, v, 300, spec), whole)
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 3), (6, 2), (8, 2)])
+def test_no_call_has_fewer_rows_than_the_library_sums_in_one_order(
+    made: Made, monkeypatch: pytest.MonkeyPatch, heads: int, groups: int
+) -> None:
+    """The rows that are missing are made up, and what they give is left out."""
+    query, keys, values = inputs(made, 301, torch.bfloat16, heads=heads, groups=groups)
+    n_rows, stock = [], functional.scaled_dot_product_attention
+
+    def noted(query: torch.Tensor, *rest: object, **named: object) -> torch.Tensor:
+        n_rows.append(query.shape[-2])
+        return stock(query, *rest, **named)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", noted)
+    spec = AttentionSpec(scale=0.25)
+    many = attention(query[:, 300:301], keys, values, 300, spec, tiles=(16,))
+    for tile in (1, 2):
+        found = attention(query[:, 300:301], keys, values, 300, spec, tiles=(tile,))
+        assert found.shape == many.shape
+        torch.testing.assert_close(found, many)
+    assert min(n_rows) >= LEAST_ROWS

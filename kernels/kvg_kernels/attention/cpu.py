@@ -25,6 +25,8 @@ from kvg_kernels.pointwise import pointwise
 TILE_ROWS = 32
 TILE_MENU = (256, 64, 16, 4, 2, 1)
 """Positions per tile, largest first; each divides the block."""
+LEAST_ROWS = 4
+"""Rows of a call of stock attention: of fewer the library sums the products in another order."""
 MaskCache: TypeAlias = dict[tuple[int, int, int, int, int], torch.Tensor]
 """Masks that the layers of one forward pass share: by first position, tiles, positions per tile,
 heads per key and window. The line that is the mask of a whole block has no tiles and no heads."""
@@ -195,18 +197,20 @@ def _tiles(
     seen_keys, seen_values = keys[:, low:high], values[:, low:high]
     key = (first - lead, n_tiles, tile, repeat, spec.window or 0)
     if key not in masks:
-        masks[key] = _mask(first - lead, n_tiles, tile, repeat, low, high, spec, query)
+        masks[key] = _filled(_mask(first - lead, n_tiles, tile, repeat, low, high, spec, query))
+    n_rows = repeat * tile
     if _is_stock(spec, sinks):
         n_items = _items(n_tiles, groups)
         out = functional.scaled_dot_product_attention(
-            rows.expand(n_items, -1, -1, -1),
+            _filled(rows).expand(n_items, -1, -1, -1),
             seen_keys.unsqueeze(0).expand(n_items, -1, -1, -1),
             seen_values.unsqueeze(0).expand(n_items, -1, -1, -1),
             attn_mask=masks[key],
             scale=spec.scale,
-        )[:n_tiles]
+        )[:n_tiles, :, :n_rows]
     else:
-        out = _in_float32(rows, seen_keys, seen_values, masks[key], spec, sinks, repeat)
+        mask = masks[key][:, :, :n_rows]
+        out = _in_float32(rows, seen_keys, seen_values, mask, spec, sinks, repeat)
     v_dim = values.shape[-1]
     out = out.view(n_tiles, groups, repeat, tile, v_dim).permute(1, 2, 0, 3, 4)
     if n_tokens == n_tiles * tile:
@@ -214,6 +218,14 @@ def _tiles(
     else:
         flat = out.reshape(n_heads, n_tiles * tile, v_dim)
         result.copy_(flat[:, lead : lead + n_tokens])
+
+
+def _filled(rows: torch.Tensor) -> torch.Tensor:
+    """``rows`` ``[…, R, n]``, the last one repeated until there are ``LEAST_ROWS``."""
+    n_missing = LEAST_ROWS - rows.shape[-2]
+    if n_missing <= 0:
+        return rows
+    return torch.cat([rows, rows[..., -1:, :].expand(*rows.shape[:-2], n_missing, -1)], -2)
 
 
 def _items(n_tiles: int, groups: int) -> int:
