@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kvg.cli.main import main
-from kvg.client.channel import call
+from kvg.client.channel import call, connect
 from kvg.client.place import Place, find_place, folder_for
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
@@ -32,6 +33,11 @@ TIMES = (
     "prefill_ms",
     "store_ms",
 )
+
+
+def opened(place: Place) -> socket.socket:
+    """A connection to a session, to say anything on."""
+    return socket.socket(fileno=connect(place).detach())
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ time that a command takes to start. What ends without its last line was cut off.
 
 from __future__ import annotations
 
+import _socket  # what ``socket`` is made of; that one names each of its constants at every start
 import json
 import os
-import socket
 import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO
@@ -56,14 +56,14 @@ def call(
     return _answer(link, place)
 
 
-def _answer(link: socket.socket, place: Place) -> Iterator[dict[str, object]]:
-    with link, link.makefile("rb") as answer:
+def _answer(link: _socket.socket, place: Place) -> Iterator[dict[str, object]]:
+    with open(link.detach(), "rb") as answer:
         yield from _lines(answer, place)
 
 
-def connect(place: Place) -> socket.socket:
+def connect(place: Place) -> _socket.socket:
     """A connection to the session of this very user. Raises ``NotFound``, ``Untrusted``."""
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         link.connect(os.fspath(place.socket))
     except OSError:
@@ -81,9 +81,9 @@ def connect(place: Place) -> socket.socket:
     return link
 
 
-def peer_uid(link: socket.socket) -> int:
+def peer_uid(link: _socket.socket) -> int:
     """The user at the other end, as the kernel knows it."""
-    raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    raw = link.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(raw)[1])
 
 

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kvg.client.channel import connect
 from kvg.errors import KvgError, NotFound, RemoteFailed
 from kvg.flow.graft import graft
 from kvg.flow.logits import logits
 from kvg.flow.records.computed import Graft
 from kvg.flow.requests import GraftRequest, LogitsRequest, Sampling
-from tests.sessions import Home, _open_session
+from tests.sessions import Home, _open_session, opened
 
 CLIENTS = 50
 PARALLEL = 4
@@ -147,7 +146,7 @@ def test_clients_that_are_killed_cost_nothing(busy: Home) -> None:
 
 
 def test_a_client_that_leaves_while_it_waits_is_not_computed_for(busy: Home) -> None:
-    link = connect(busy.place("busy"))
+    link = opened(busy.place("busy"))
     before = busy.log("busy").count("cancelled")
     body = b'{"request": {"ref": "one", "sampling": {"max_tokens": 1700}}}'
     head = f"POST /kvg/graft HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"

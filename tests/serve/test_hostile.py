@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kvg.client.channel import MAX_BODY_BYTES, call, connect
+from kvg.client.channel import MAX_BODY_BYTES, call
 from kvg.client.place import Place
 from kvg.errors import KvgError, Untrusted
 from kvg.serve.http import MOST_STRANGERS
-from tests.sessions import Home
+from tests.sessions import Home, opened
 
 NOBODY = 65534
 HOSTILE_NAMES = (
@@ -86,7 +86,7 @@ def memory_bytes(home: Home) -> int:
 
 
 def post(home: Home, body: bytes, path: str = "/kvg/graft") -> tuple[int, bytes]:
-    link = connect(home.place("desk"))
+    link = opened(home.place("desk"))
     with link:
         head = f"POST {path} HTTP/1.0\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         link.sendall(head.encode() + body)
@@ -141,7 +141,7 @@ def test_malformed_json(desk: Home, body: bytes) -> None:
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda raw: repr(raw[:40]))
 def test_malformed_http(desk: Home, raw: bytes) -> None:
-    for link in (connect(desk.place("desk")), tcp(desk)):
+    for link in (opened(desk.place("desk")), tcp(desk)):
         with link:
             try:
                 link.sendall(raw)
@@ -171,12 +171,12 @@ def test_what_is_not_there(desk: Home) -> None:
 def test_a_prompt_of_a_gigabyte(desk: Home) -> None:
     """Said to be so large, or sent piece by piece: refused long before it is in memory."""
     before = memory_bytes(desk)
-    with connect(desk.place("desk")) as link:
+    with opened(desk.place("desk")) as link:
         link.sendall(b"POST /kvg/graft HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
         assert parse(link)[0] == 413
     piece = b"x" * (1 << 20)
     for path in (b"/kvg/graft", b"/v1/completions"):
-        with connect(desk.place("desk")) as link:
+        with opened(desk.place("desk")) as link:
             chunked = b"Transfer-Encoding: chunked"
             link.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\n" + chunked + b"\r\n\r\n")
             sent = 0
@@ -196,7 +196,7 @@ def test_a_prompt_of_a_gigabyte(desk: Home) -> None:
 
 def test_a_client_that_dies_in_the_middle_of_its_body_is_no_fault(desk: Home) -> None:
     for path in (b"/kvg/graft", b"/v1/completions"):
-        with connect(desk.place("desk")) as link:
+        with opened(desk.place("desk")) as link:
             link.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
         desk.wait("desk", f"{path.decode()}: the client left")
     assert answers(desk)
