@@ -80,6 +80,11 @@ def write_library(folder: Path, model: Path, n_tokens: int) -> None:
     raise SystemExit(f"the standard library has {held} tokens, not {n_tokens}")
 
 
+def lengths_of(n_blocks: int) -> list[int]:
+    """Tokens of each of the first ``n_blocks`` blocks of the published geometry."""
+    return [TOKENS // BLOCKS + (number < TOKENS % BLOCKS) for number in range(n_blocks)]
+
+
 def write_bytes(folder: Path, lengths: list[int]) -> None:
     """Files of ASCII text of these lengths, each that of one block."""
     folder.mkdir()
@@ -164,8 +169,7 @@ def main() -> int:
         place.mkdir(exist_ok=True)
         corpus = place / "corpus"
         if asked.papers:
-            blocks = asked.blocks
-            lengths = [TOKENS // BLOCKS + (n < TOKENS % BLOCKS) for n in range(blocks)]
+            lengths = lengths_of(asked.blocks)
             model = place / "model"
             if not corpus.is_dir():
                 write_model(model)

@@ -109,10 +109,11 @@ def test_the_published_geometry(tmp_path: Path) -> None:
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    longest = script.write_bytes(tmp_path / "corpus", script.BLOCKS)
+    lengths = script.lengths_of(script.BLOCKS)
+    script.write_bytes(tmp_path / "corpus", lengths)
     sizes = [file.stat().st_size for file in sorted((tmp_path / "corpus").iterdir())]
-    assert (len(sizes), sum(sizes)) == (88, 2_854_766)
-    assert max(sizes) == longest < script.WINDOW < 2 * min(sizes)
+    assert sizes == lengths and (len(sizes), sum(sizes)) == (88, 2_854_766)
+    assert max(sizes) < script.WINDOW < 2 * min(sizes)
 
 
 def test_store(kvg: Callable[..., Any]) -> None:
