@@ -31,7 +31,7 @@ What it gives back for a write is the most bytes that the system may take at onc
 """
 
 SYNCERS = 8
-"""How many folders are synced at once where there are many."""
+"""How many files, or folders where there are many, are synced at once."""
 
 MANY_FOLDERS = 32
 
@@ -236,6 +236,22 @@ def sync_dirs(folders: Iterable[Path]) -> None:
         pass
 
 
+def sync_files(paths: Iterable[Path]) -> None:
+    """Make the bytes of many files durable, in no order: disks take in many waits at once."""
+    for _ in in_order(_sync_file, tuple(paths), threads=SYNCERS):
+        pass
+
+
+def _sync_file(path: Path) -> None:
+    with translated(path):
+        step("fsync", path)
+        fd = plain(os.fspath(path), os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 def write_all(fd: int, parts: Iterable[Buffer], path: Path) -> int:
     """Write every byte of ``parts`` to ``fd``; returns the bytes written."""
     size_bytes = 0
@@ -263,15 +279,23 @@ def write_new(
     staging: Path,
     mode: int = 0o444,
     is_named_for_good: bool = True,
+    is_synced: bool = True,
 ) -> int:
     """Write a file that nobody has yet: staged in ``staging``, synced, renamed to ``path``.
 
     The two must be on one file system. An existing ``path`` is replaced by the same bytes (callers
     name files by digest). Returns the bytes written; nothing is left behind on failure.
     ``is_named_for_good``: False where a loss of power may take the name again, though no bytes of
-    what has it.
+    what has it. ``is_synced``: False where it may take bytes too, until ``sync_files``.
     """
-    return _publish(path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good)
+    return _publish(
+        path,
+        parts,
+        staging=staging,
+        mode=mode,
+        is_named_for_good=is_named_for_good,
+        is_synced=is_synced,
+    )
 
 
 class LinkFound(Corrupt):
@@ -376,13 +400,14 @@ def _publish(
     staging: Path,
     mode: int,
     is_named_for_good: bool = True,
+    is_synced: bool = True,
     held: tuple[Held, Held] | None = None,
     under: AbstractContextManager[object] | None = None,
 ) -> int:
     staged = stage(
         path, parts, staging=staging, mode=mode, is_named_for_good=is_named_for_good, held=held
     )
-    staged.publish(is_named_for_good=is_named_for_good, under=under)
+    staged.publish(is_named_for_good=is_named_for_good, is_synced=is_synced, under=under)
     return staged.size_bytes
 
 
@@ -408,6 +433,7 @@ class Staged:
         self,
         *,
         is_named_for_good: bool = True,
+        is_synced: bool = True,
         under: AbstractContextManager[object] | None = None,
     ) -> None:
         """Sync it and give it its name; see ``write_new``. Nothing is left behind on failure.
@@ -420,8 +446,9 @@ class Staged:
             with _discarding(self._partial, self._held):
                 try:
                     with translated(self._path):
-                        step("fsync", self._partial)
-                        os.fsync(self._fd)
+                        if is_synced:
+                            step("fsync", self._partial)
+                            os.fsync(self._fd)
                         with under or nullcontext():
                             step("rename", self._path)
                             self._rename()

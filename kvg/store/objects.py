@@ -71,11 +71,15 @@ class ObjectFolder:
         codec: Callable[[], int],
         quota: Quota | None = None,
         is_named_for_good: bool = True,
+        late_bytes: int = 0,
     ) -> None:
         """``staging`` is on the file system of ``folder``; ``codec`` gives the codec for puts.
 
-        ``is_named_for_good``: False where a loss of power may take names again, though no bytes.
+        ``is_named_for_good``: False where a loss of power may take names again. ``late_bytes``:
+        files up to this long are synced together, by who adopts them; until then it may take their
+        bytes too.
         """
+        self.late_bytes = late_bytes
         self.folder = folder
         self.lock = lock
         self.quota = quota or Quota(folder.parent, limit=lambda: None)
@@ -177,7 +181,7 @@ class ObjectFolder:
         with self.lock.shared():
             check_no_link(os.path.dirname(path))
             replaced = _size_of(path)
-            part.publish(path, mode=FILE_MODE)
+            part.publish(path, mode=FILE_MODE, is_synced=part.size > self.late_bytes)
             self.quota.release(replaced)
         return PutResult(digest, True, part.size)
 
@@ -239,6 +243,7 @@ class ObjectFolder:
                 staging=self._staging,
                 mode=FILE_MODE,
                 is_named_for_good=self._is_named_for_good,
+                is_synced=needed > self.late_bytes,
             )
         except BaseException:
             self.quota.release(needed)
@@ -306,6 +311,8 @@ class ObjectFolder:
                 check_no_link(os.path.dirname(self._stored(digest)))
                 replaced += _size_of(self.stored_path(digest))
                 moved.append((other.stored_path(digest), self.stored_path(digest)))
+            late = [path for path, _ in moved if _size_of(path) <= other.late_bytes]
+            durable.sync_files(late)
             durable.move_all(moved)
             self.quota.release(replaced)
 

@@ -43,14 +43,19 @@ class Part:
             os.lseek(self.fd, self.size, os.SEEK_SET)
             self.size += durable.write_all(self.fd, pieces, self.path)
 
-    def publish(self, path: Path, *, mode: int) -> None:
-        """Sync what was written and let it be ``path``, a name that a loss of power may take."""
+    def publish(self, path: Path, *, mode: int, is_synced: bool) -> None:
+        """Let what was written be ``path``, a name that a loss of power may take.
+
+        ``is_synced``: see ``durable.write_new``.
+        """
         with durable.translated(self.path):
             durable.step("chmod", self.path)
             os.fchmod(self.fd, durable.mode_of(path, mode))
         durable.make_dir(path.parent, is_named_for_good=False)
         fd, self._fd = self.fd, None
-        durable.Staged(path, self.path, fd, self.size).publish(is_named_for_good=False)
+        durable.Staged(path, self.path, fd, self.size).publish(
+            is_named_for_good=False, is_synced=is_synced
+        )
 
     def keep(self) -> None:
         """Leave what was written, and nothing after it, to be gone on with."""

@@ -17,6 +17,7 @@ from kvg import durable
 from kvg.digest import Digest, hex_of
 from kvg.errors import Corrupt, NotFound, Untrusted
 from kvg.frozen import frozen
+from kvg.parallel import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -179,10 +180,21 @@ class Peers:
 
     def keep_receipts(self, origin: str, receipts: Iterable[tuple[Digest, bytes]]) -> None:
         """Keep receipts of attestations, by the digest of the envelope."""
-        for envelope, receipt in receipts:
-            path = self._of(origin) / RECEIPTS / hex_of(envelope)
-            if not path.exists():
-                durable.replace(path, [receipt], staging=self._staging)
+        folder = self._of(origin) / RECEIPTS
+        named = ((folder / hex_of(envelope), receipt) for envelope, receipt in receipts)
+        new = {path: receipt for path, receipt in named if not path.exists()}
+        if not new:
+            return
+        durable.make_dir(folder)
+
+        def keep(path: Path) -> None:
+            durable.write_new(
+                path, [new[path]], staging=self._staging, mode=0o644, is_named_for_good=False
+            )
+
+        for _ in in_order(keep, new, threads=durable.SYNCERS):
+            pass
+        durable.sync_dir(folder)
 
     def _of(self, origin: str) -> Path:
         if re.fullmatch(_ORIGIN, origin) is None or ".." in origin or len(origin) > 200:

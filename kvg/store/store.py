@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 CODEC_KEY = "store.codec"
 MANIFEST_LIMIT_BYTES = 64 << 20
 TOKENS_LIMIT_BYTES = 256 << 20
+LATE_BYTES = 1 << 20
+"""Received objects up to this long are synced together, before they are part of the store."""
 
 
 @frozen
@@ -306,6 +308,7 @@ class Store:
             codec=self._codec,
             quota=self.quota,
             is_named_for_good=False,
+            late_bytes=LATE_BYTES,
         )
 
     def is_tracking(self, name: str) -> bool:

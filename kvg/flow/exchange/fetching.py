@@ -171,14 +171,13 @@ class Fetch:
         """Make the artifacts visible: objects, receipts, then one append to the log."""
         store, now = self._store, int(time.time())
         entries: list[AttestationEntry | RefMove] = []
-        for item in taken:
-            if item.received is None:
-                continue
-            receiver.adopt(item.received)
-            entries += [
-                AttestationEntry(now, item.ref.digest, envelope)
-                for envelope in dict.fromkeys(self._keep_receipts(item.ref.digest))
-            ]
+        came = [item for item in taken if item.received is not None]
+        receiver.adopt([item.received for item in came if item.received is not None])
+        said = {item.ref.digest: self.reader.attestations(item.ref.digest) for item in came}
+        self._keep_receipts([item for items in said.values() for item in items])
+        for digest, items in said.items():
+            envelopes = dict.fromkeys(envelope for *_, envelope in items)
+            entries += [AttestationEntry(now, digest, envelope) for envelope in envelopes]
         refs = store.refs()
         for item in taken if self.place.is_tracked else ():
             name = self.place.tracking(item.ref.name)
@@ -187,12 +186,14 @@ class Fetch:
         if entries:
             store.publish(entries, now=now)
 
-    def _keep_receipts(self, digest: Digest) -> Iterator[Digest]:
-        for origin, index, envelope in self.reader.attestations(digest):
+    def _keep_receipts(self, said: Sequence[tuple[str, int, Digest]]) -> None:
+        """``said``: (log, position, envelope)."""
+        own = self._store.log.origin
+        for origin in dict.fromkeys(origin for origin, *_ in said if origin != own):
             log = self.reader.log(origin).log
-            if log is not None and origin != self._store.log.origin:
-                self._store.peers.keep_receipts(origin, [(envelope, log.receipt(index))])
-            yield envelope
+            if log is not None:
+                receipts = [(d, log.receipt(index)) for name, index, d in said if name == origin]
+                self._store.peers.keep_receipts(origin, receipts)
 
     def transfer(self, direction: Direction, refs: Sequence[TransferRef]) -> Transfer:
         """What this fetch did, with what became of each ref."""

@@ -159,10 +159,11 @@ class Receiver:
         self._need_each(manifest, wanted, what)
         self._adopt([item.digest for item, _ in wanted])
 
-    def adopt(self, received: Received) -> None:
-        """Make the artifact's objects part of the store, each checked before; the manifest last."""
-        self._adopt(received.objects[:-1])
-        self._adopt(received.objects[-1:])
+    def adopt(self, received: Sequence[Received]) -> None:
+        """Make the artifacts' objects part of the store, each checked before; manifests last."""
+        objects = (digest for item in received for digest in item.objects[:-1])
+        self._adopt(tuple(dict.fromkeys(objects)))
+        self._adopt(tuple(dict.fromkeys(item.digest for item in received)))
 
     def _adopt(self, digests: Sequence[Digest]) -> None:
         there = [digest for digest in digests if self._quarantine.has(digest)]
