@@ -10,6 +10,7 @@ import pytest
 
 from kvg.flow.exchange import reading
 from kvg.flow.remote import remote_show
+from kvg.remote.file_remote import FileRemote
 from tests.exchange.conftest import Person
 
 N_REFUSED = 60
@@ -112,3 +113,26 @@ def test_a_log_that_went_on_meanwhile_is_read_again(
     clock.meanwhile = push
     outcome = bob.clone(share, alice)
     assert outcome.codes == [] and set(outcome.states) == {"demo", "new"}
+
+
+def test_logs_are_listed_as_often_for_one_artifact_as_for_many(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    real = FileRemote.origins
+
+    def origins(self: FileRemote) -> tuple[str, ...]:
+        asked.append(self)
+        return real(self)
+
+    monkeypatch.setattr(FileRemote, "origins", origins)
+    bob.init().add(share)
+    counts = []
+    for n_artifacts in (1, 4):
+        for n in range(n_artifacts):
+            alice.deposit(f"{n_artifacts}-{n}", range(n, 40 + 7 * n_artifacts))
+        alice.push()
+        asked.clear()
+        assert len(bob.pull(trust=[alice.key.public.keyid]).transfer.refs) >= n_artifacts
+        counts.append(len(asked))
+    assert counts[1] <= counts[0]

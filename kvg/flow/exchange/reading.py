@@ -142,6 +142,7 @@ class Reader:
         self.remote = remote
         self._keep = keep
         self._logs: dict[str, ReadLog | KvgError] = {}
+        self._origins: tuple[str, ...] | None = None
         self._vouched: dict[str, tuple[bytes, PublicKey]] = {}
         self._seen: dict[str, Pointer | Corrupt | None] = {}
         self._own = store.log.origin
@@ -453,9 +454,14 @@ class Reader:
         return RemoteRef(ref.name, digest, ref.pointer, is_newest=False)
 
     def attestations(self, digest: Digest) -> tuple[tuple[str, int, Digest], ...]:
-        """(log, position, envelope) of what every log there that counts says of an artifact."""
+        """(log, position, envelope) of what every log there that counts says of an artifact.
+
+        Which logs are there is asked once; one that came since counts once a pointer led to it.
+        """
+        if self._origins is None:
+            self._origins = self.remote.origins()
         found: list[tuple[str, int, Digest]] = []
-        for origin in self.remote.origins():
+        for origin in sorted({*self._origins, *self._logs}):
             try:
                 said = self.log(origin).attestations.get(digest, ())
             except REFUSED:
