@@ -84,12 +84,6 @@ class PieceReader:
         self._source = source
         self._header = header
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the raw bytes are stored as they are, in one piece of the file."""
-        codings = [plane for frame in self._header.frames for plane in frame.planes]
-        return self._header.planes == 1 and all(coding == AS_IS for _, coding in codings)
-
     def pieces(
         self,
         join: Join | None = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvg.gates.run import Seeded
     from kvg.gates.spec import Spec
     from kvg.model.branching import Branches
-    from kvg.model.session import Grafted, Session, Slot
+    from kvg.model.session import Session, Slot
     from kvg.model.text import Message, Tokenizer
     from kvg.objects.verified import Verified
 
@@ -130,14 +130,13 @@ def ask_messages(
     *,
     begun: str = "",
     exemplar: Verified | None = None,
-    place: Callable[[Verified, int, Sequence[int], int], tuple[Slot, Grafted]] | None = None,
+    place: Callable[[Verified, int, int], tuple[Slot, int]] | None = None,
     n_more: int = 0,
 ) -> Asked:
     """Put ``messages``, after a grafted ``exemplar`` if there is one, into a new slot.
 
-    ``place`` gives the slot with the exemplar, its first so many tokens, continued by the question,
-    and room for so many more: that and an answer of ``n_more``. Without it the exemplar goes to a
-    slot of its own.
+    ``place`` gives the slot with the exemplar, its first so many tokens, and room for so many more:
+    the question and an answer of ``n_more``. Without it the exemplar goes to a slot of its own.
     Raises ``Incompatible`` when they do not fit, or the exemplar is not of this engine.
     """
     ids = question_ids(tokenizer, messages, begun=begun, after=exemplar is not None)
@@ -152,12 +151,13 @@ def ask_messages(
     session.check_window(end + len(ids))
     if place is None:
         slot = session.slot()
-        found = session.graft(slot, exemplar, ids)
+        session.restore(slot, exemplar)
     else:
         n_more = min(len(ids) + n_more, session.model.window - end)
-        slot, found = place(exemplar, end, ids, n_more)
-    session.check_witness(exemplar, exemplar.manifest.witnesses[-1], found.witness)
-    return Asked(session, tokenizer, slot, (*exemplar.ids, *ids), found.logits)
+        slot, _ = place(exemplar, end, n_more)
+    proof, logits = session.resume(slot, exemplar.ids[-1], ids)
+    session.check_witness(exemplar, exemplar.manifest.witnesses[-1], proof)
+    return Asked(session, tokenizer, slot, (*exemplar.ids, *ids), logits)
 
 
 def seeded(

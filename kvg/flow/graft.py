@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
@@ -19,7 +19,7 @@ from kvg.flow.registered import (
     check_tokenizer,
     check_torch,
     empty_slot,
-    grafted,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kvg.flow.resident import Held, Seat
     from kvg.model.generation import Choice
-    from kvg.model.session import Grafted, Session, Slot
+    from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
     from kvg.objects.verified import Verified
     from kvg.store import Store
@@ -100,27 +100,13 @@ def _grafts(
     n_more = max(len(prompt) for prompt in prompts) + request.sampling.max_tokens
     n_more = min(n_more, session.model.window - end)
     began = time.perf_counter()
-    slot, found = grafted(settings, session, verified, end, prompts[0], n_more)
-    times = Times(verify_ms, found.seconds * 1e3, found.n_bytes)
-    began += found.seconds
-    for number, prompt in enumerate(prompts):
-        if number:
-            slot.truncate(end)
-            began = time.perf_counter()
-            proof, logits = session.resume(slot, verified.ids[witness.position], prompt)
-            found = replace(found, witness=proof, logits=logits)
+    slot, restored_bytes = grafted_slot(settings, session, verified, end, n_more)
+    restore_ms = (time.perf_counter() - began) * 1e3
+    times = Times(verify_ms, restore_ms, restored_bytes)
+    for prompt in prompts:
+        slot.truncate(end)
         yield from _continue(
-            settings,
-            request,
-            session,
-            slot,
-            tokenizer,
-            verified,
-            witness,
-            prompt,
-            times,
-            found,
-            began,
+            settings, request, session, slot, tokenizer, verified, witness, prompt, times
         )
 
 
@@ -159,11 +145,11 @@ def _continue(
     witness: Witness,
     prompt: tuple[int, ...],
     times: Times,
-    found: Grafted,
-    began: float,
 ) -> Iterator[Record]:
     """Prove this graft by its witness, then generate."""
-    session.check_witness(verified, witness, found.witness)
+    began = time.perf_counter()
+    proof, logits = session.resume(slot, verified.ids[witness.position], prompt)
+    session.check_witness(verified, witness, proof)
     if settings.seat is not None:
         settings.seat.keep(request.ref, verified, witness.position + 1, slot)
     n_skipped = slot.restored - 1
@@ -173,7 +159,7 @@ def _continue(
         session,
         slot,
         tokenizer,
-        found.logits,
+        logits,
         prompt,
         began,
         status="GRAFT_HIT",

@@ -14,7 +14,7 @@ from kvg.flow.registered import (
     check_tokenizer,
     check_torch,
     empty_slot,
-    grafted,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
@@ -102,11 +102,12 @@ def _grafted_logits(
 ) -> torch.Tensor:
     session.check_engine(verified)
     count = verified.manifest.count
-    slot, found = grafted(settings, session, verified, count, prompt, len(prompt))
-    session.check_witness(verified, verified.manifest.witnesses[-1], found.witness)
+    slot, _ = grafted_slot(settings, session, verified, count, len(prompt))
+    witness, last = session.resume(slot, verified.ids[-1], prompt)
+    session.check_witness(verified, verified.manifest.witnesses[-1], witness)
     if settings.seat is not None:
         settings.seat.keep(ref, verified, count, slot)
-    return found.logits
+    return last
 
 
 def fresh_logits(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvg.model.folder import ModelFiles
-    from kvg.model.session import Grafted, Session, Slot
+    from kvg.model.session import Session, Slot
     from kvg.model.text import Tokenizer
     from kvg.objects.statement import Provenance
     from kvg.objects.verified import Verified
@@ -169,28 +168,17 @@ def empty_slot(settings: Settings, session: Session, n_tokens: int) -> Slot:
     return settings.seat.empty(n_tokens) if settings.seat is not None else session.slot()
 
 
-def grafted(
-    settings: Settings,
-    session: Session,
-    verified: Verified,
-    end: int,
-    prompt: Sequence[int],
-    n_more: int,
-) -> tuple[Slot, Grafted]:
-    """A slot with the first ``end`` tokens of ``verified``, continued by ``prompt``.
+def grafted_slot(
+    settings: Settings, session: Session, verified: Verified, end: int, n_more: int
+) -> tuple[Slot, int]:
+    """A slot with the first ``end`` tokens of ``verified``, and the bytes of state restored.
 
-    ``n_more`` tokens will go into it, those of the prompt among them. Raises ``Corrupt``;
-    ``NoSpace`` in a resident session.
+    ``n_more`` tokens will go into it. Raises ``Corrupt``; ``NoSpace`` in a resident session.
     """
-    from kvg.model.session import Grafted
-
-    if settings.seat is None:
-        slot = session.slot()
-        return slot, session.graft(slot, verified, prompt, cut=end)
-    began = time.perf_counter()
-    slot, n_bytes = settings.seat.grafted(verified, end, n_more)
-    seconds = time.perf_counter() - began
-    return slot, Grafted(n_bytes, seconds, *session.resume(slot, verified.ids[end - 1], prompt))
+    if settings.seat is not None:
+        return settings.seat.grafted(verified, end, n_more)
+    slot = session.slot()
+    return slot, session.restore(slot, verified, cut=end)
 
 
 def away(settings: Settings) -> AbstractContextManager[None]:

@@ -99,7 +99,7 @@ def _put_back(
         place_page(slot.state, group, page.start, page.end, raw)
         return
     with store.objects.open_pieces(page.digest, size=page.size, what=name) as reader:
-        for _ in give_checked(
+        give_checked(
             reader,
             page,
             group,
@@ -108,8 +108,7 @@ def _put_back(
             join=join_planes,
             most=placing.piece_bytes,
             buffers=own.buffers,
-        ):
-            pass  # its end is the check
+        )
 
 
 def _witness(session: Session, slot: Slot, manifest: Manifest, ids: Sequence[int]) -> GateOutcome:

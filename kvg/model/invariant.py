@@ -365,7 +365,6 @@ def _attend(
     out = query.new_empty(batch, n_tokens, heads, v_dim)
     slots = zip(execution.cache.states, execution.cache.starts, strict=True)
     for row, (state, start) in enumerate(slots):
-        state.wait_for(layer)
         attention(
             query[row],
             state.keys[layer],

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,13 +16,12 @@ from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache
 from kvg.model.dtypes import tensor_digest
-from kvg.model.filling import Arrival, Filling
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
 from kvg.model.menus import Menus
 from kvg.model.packing import Packing
 from kvg.model.planes import join_planes
-from kvg.model.state import SlotState, layer_ends, place_page
+from kvg.model.state import SlotState, place_page
 from kvg.model.window import check_fits
 from kvg.objects.computation import PROBE_VERSION
 from kvg.objects.manifest import Engine, Page, Schedule, Witness
@@ -31,7 +29,6 @@ from kvg.objects.verified import Verified
 from kvg.parallel import in_order
 from kvg.report import Report, SilentReport
 from kvg_kernels.linear import whole_rows
-from kvg_kernels.threads import OneThread
 
 if TYPE_CHECKING:
     from kvg.model.proofs import SelfCheck
@@ -75,17 +72,6 @@ class Prefilled:
 
     n_computed: int
     logits: Mapping[int, torch.Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Grafted:
-    """What a graft gave: bytes restored, the seconds until the last page was verified, and logits
-    ``[vocabulary]``, those of the witness and of the last position."""
-
-    n_bytes: int
-    seconds: float
-    witness: torch.Tensor
-    logits: torch.Tensor
 
 
 class Session:
@@ -255,78 +241,24 @@ class Session:
         time, and each piece is hashed as it is put where it belongs. Returns the bytes restored.
         Raises ``Corrupt`` for a page that is not what the manifest names; the slot is then empty.
         """
-        with self._restoring(slot, verified, cut) as pages:
-            n_bytes = sum(page.size for page in pages)
-            place = partial(self._place, slot, verified, PerThread())
+        manifest = verified.manifest
+        end = manifest.count if cut is None else cut
+        pages = tuple(page for page in manifest.pages if page.start < end)
+        slot.state.reserve(end)
+        slot.state.expect(end)
+        n_bytes = sum(page.size for page in pages)
+        place = partial(self._place, slot, verified, PerThread())
+        try:
             with self._report.task("restore", n_bytes, "B") as task:
                 for size in in_order(place, pages, threads=min(_n_threads(), len(pages))):
                     task.advance(size)
-            _hold(slot, verified, cut)
-        return n_bytes
-
-    def graft(
-        self, slot: Slot, verified: Verified, prompt: Sequence[int], *, cut: int | None = None
-    ) -> Grafted:
-        """``restore``, then ``resume`` by ``prompt``; where that can be, both at a time.
-
-        The pass begins at the first layer while later ones are read. What it computes is given out
-        once every page is verified, and never with one that is not. Raises as both.
-        """
-        began = time.perf_counter()
-        last = verified.ids[(verified.manifest.count if cut is None else cut) - 1]
-        if not self._can_overlap(slot, verified):
-            n_bytes = self.restore(slot, verified, cut=cut)
-            restored = time.perf_counter()
-            return Grafted(n_bytes, restored - began, *self.resume(slot, last, prompt))
-        with self._restoring(slot, verified, cut) as pages:
-            _hold(slot, verified, cut)
-            self._make_room(slot, len(prompt))
-            own = PerThread()
-            arrivals = [
-                Arrival(page.size, layer_ends(group, page.n_tokens), given)
-                for page in pages
-                for group in (verified.manifest.group(page.group),)
-                for given in (self._giving(slot, verified, own, page),)
-            ]
-            layers = sorted(layer.index for layer in self.model.layers)
-            n_threads = _n_threads()
-            with ExitStack() as alone:
-                alone.enter_context(OneThread())
-                filling = Filling(arrivals, layers, threads=n_threads, when_done=alone.close)
-                with slot.state.filled(filling):
-                    witness, logits = self.resume(slot, last, prompt)
-                    filling.finish()
-        n_bytes = sum(page.size for page in pages)
-        return Grafted(n_bytes, filling.ended - began, witness, logits)
-
-    def _can_overlap(self, slot: Slot, verified: Verified) -> bool:
-        """Whether a pass can begin before all of ``verified`` is in ``slot``, and gains by it."""
-        is_alone = self.engine.schedule is not None or _n_threads() == 1
-        first = verified.manifest.pages[0]
-        return not is_alone and slot.state.can_be_placed and verified.is_plain(first)
-
-    @contextmanager
-    def _restoring(
-        self, slot: Slot, verified: Verified, cut: int | None
-    ) -> Iterator[tuple[Page, ...]]:
-        """The pages that the body is to put into the empty ``slot``; if it fails, that is empty."""
-        manifest = verified.manifest
-        end = manifest.count if cut is None else cut
-        slot.state.reserve(end)
-        slot.state.expect(end)
-        try:
-            yield tuple(page for page in manifest.pages if page.start < end)
         except BaseException:
-            slot.truncate(0)
-            slot.restored = 0
             slot.state.wipe(0, slot.state.capacity)
             raise
-
-    def _make_room(self, slot: Slot, n_tokens: int) -> None:
-        """For the pass that resumes ``slot`` by ``n_tokens``."""
-        self.check_window(slot.length + n_tokens)
-        start = slot.length - 1
-        slot.state.reserve(start + self._width([start], [n_tokens + 1]))
+        slot.state.length = end
+        slot.restored = end
+        slot.ids[:] = verified.ids[:end]
+        return n_bytes
 
     def check_engine(self, verified: Verified) -> None:
         """Raise ``Incompatible`` unless this very engine and layout computed ``verified``."""
@@ -358,27 +290,14 @@ class Session:
             )
 
     def _place(self, slot: Slot, verified: Verified, own: PerThread, page: Page) -> int:
-        """Put one page where it belongs; its bytes."""
-        for _ in self._giving(slot, verified, own, page):
-            pass
-        return page.size
-
-    def _giving(self, slot: Slot, verified: Verified, own: PerThread, page: Page) -> Generator[int]:
-        """Put one page where it belongs, piece by piece where that can be, and check it.
-
-        Yields, after each piece, how many bytes of its data are there.
-        """
-        group, n_bytes = verified.manifest.group(page.group), 0
+        """Put one page where it belongs, piece by piece where that can be; its bytes."""
+        group = verified.manifest.group(page.group)
         placing = slot.state.placing(group, page.start, page.end)
-        if placing is not None:
-            most, buffers = placing.piece_bytes, own.buffers
-            for n_bytes in verified.give_page(
-                page, placing.put, join=join_planes, most=most, buffers=buffers
-            ):
-                yield n_bytes
-        if not n_bytes:
+        if placing is None or not verified.give_page(
+            page, placing.put, join=join_planes, most=placing.piece_bytes, buffers=own.buffers
+        ):
             place_page(slot.state, group, page.start, page.end, verified.read_page(page))
-            yield page.size
+        return page.size
 
     def _chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Cut positions [start, end) into the pieces that one forward pass takes each."""
@@ -416,13 +335,6 @@ class Session:
             return
         with pinned_threads(schedule.threads):
             yield
-
-
-def _hold(slot: Slot, verified: Verified, cut: int | None) -> None:
-    """``slot`` holds the text of ``verified``, or its first ``cut`` tokens."""
-    ids = verified.ids if cut is None else verified.ids[:cut]
-    slot.state.length = slot.restored = len(ids)
-    slot.ids[:] = ids
 
 
 def _n_threads() -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -21,7 +20,6 @@ from kvg_kernels.attention import BLOCK_TOKENS
 
 if TYPE_CHECKING:
     from kvg.buffers import Buffers
-    from kvg.model.filling import Filling
 
 
 class SlotState:
@@ -46,7 +44,6 @@ class SlotState:
         self._device = device
         self.length = 0
         self.is_frozen = False
-        self._filling: Filling | None = None
         self._place(-(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS, memory)
 
     @classmethod
@@ -68,21 +65,6 @@ class SlotState:
         """Raise ``Bug`` for a frozen state: its forks would see the change."""
         if self.is_frozen:
             raise Bug("slot: a frozen state was written to")
-
-    def wait_for(self, layer: int) -> None:
-        """Until all of ``layer`` is there that was to be put here. Raises what kept it away."""
-        if self._filling is not None:
-            self._filling.wait(layer)
-
-    @contextmanager
-    def filled(self, filling: Filling) -> Iterator[Filling]:
-        """In the body ``filling`` puts pages here, and what reads a layer waits for it."""
-        with filling:
-            self._filling = filling
-            try:
-                yield filling
-            finally:
-                self._filling = None
 
     def fork(self) -> SlotState:
         """A state that begins as this one; memory is shared where this one is frozen."""
@@ -108,8 +90,6 @@ class SlotState:
         """Make room for positions up to ``n_tokens``; what is held stays as it is."""
         if n_tokens <= self.capacity:
             return
-        if self._filling is not None:
-            raise Bug("slot: a state that pages are still put into was moved")
         keys, values, length = self.keys, self.values, self.length
         wanted = max(n_tokens, 2 * self.capacity)
         self._place(-(-wanted // BLOCK_TOKENS) * BLOCK_TOKENS, None)
@@ -120,15 +100,9 @@ class SlotState:
     def write(self, layer: int, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put keys ``[kv_heads, n, k_dim]`` and values of one layer at ``start``."""
         self.check_writable()
-        self.wait_for(layer)
         end = start + keys.shape[1]
         self.keys[layer][:, start:end] = keys
         self.values[layer][:, start:end] = values
-
-    @property
-    def can_be_placed(self) -> bool:
-        """Whether ``placing`` gives something."""
-        return self._memory is not None and not self.is_frozen
 
     def placing(self, group: Group, start: int, end: int) -> Placing | None:
         """Puts the page of ``group`` for [start, end) where it belongs; nothing that is put counts
@@ -208,11 +182,6 @@ def _region_size(layer: LayerSpec, capacity: int) -> int:
 def _part_size(layer: LayerSpec, capacity: int, dim: int) -> int:
     size = layer.kv_heads * capacity * dim * DTYPE_SIZES[layer.dtype]
     return -(-size // PAGE_BYTES) * PAGE_BYTES
-
-
-def layer_ends(group: Group, n_tokens: int) -> dict[int, int]:
-    """Bytes of a page's data region up to the end of each layer."""
-    return {span.layer: span.offset + span.size for span in tensor_spans(group, n_tokens)}
 
 
 def zeros_aligned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -22,10 +22,6 @@ Join = Callable[[Sequence[memoryview], bytearray | memoryview, int], None]
 class Reader(Protocol):
     """The raw bytes of a page, exactly as many as it was opened for."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether they are stored as they are, so that a piece costs what it is and no more."""
-
     def pieces(
         self,
         join: Join | None = None,
@@ -55,13 +51,12 @@ def give_checked(
     join: Join | None = None,
     most: int = 0,
     buffers: Buffers | None = None,
-) -> Iterator[int]:
+) -> None:
     """Give ``put`` the data region of ``page``, ``most`` bytes at once, from first to last.
 
-    Yields, after each piece, how many bytes were given. Size, BLAKE3 and header are checked of the
-    very bytes that ``put`` is given, **at the end**: each piece is read, decoded by ``join`` where
-    it is in byte planes, hashed, and given. ``buffers`` are used for that. Raises ``Corrupt``
-    naming ``what``; then what was given is of no worth.
+    Size, BLAKE3 and header are checked of the very bytes that ``put`` is given: each piece is read,
+    decoded by ``join`` where it is in byte planes, hashed, and given. ``buffers`` are used for
+    that. Raises ``Corrupt`` naming ``what``; then what was given is of no worth.
     """
     head = page_header(group, page.n_tokens)
     if page.size != page_size(group, page.n_tokens):
@@ -74,7 +69,6 @@ def give_checked(
             raise Corrupt(f"{what}: its header is not that of its shape", hint="kvg fsck")
         put(piece[n_head:])
         n_bytes += piece.nbytes
-        yield max(0, n_bytes - len(head))
     if n_bytes != page.size or stream.digest().hex() != page.blake3:
         raise Corrupt(f"{what}: bytes do not match their BLAKE3", hint="kvg fsck")
 
@@ -161,15 +155,6 @@ class Verified:
         check_page(raw, self.manifest.group(page.group), page.n_tokens, what=what)
         return raw
 
-    def is_plain(self, page: Page) -> bool:
-        """Whether ``page`` is stored as it is: pieces of several can be read in turn.
-
-        Raises ``Corrupt`` naming the page.
-        """
-        self._named(page)
-        with self._open(page) as reader:
-            return reader is not None and reader.is_plain
-
     def give_page(
         self,
         page: Page,
@@ -178,18 +163,18 @@ class Verified:
         join: Join | None = None,
         most: int = 0,
         buffers: Buffers | None = None,
-    ) -> Iterator[int]:
+    ) -> bool:
         """Give ``put`` the data region of ``page``, as ``give_checked`` does.
 
-        Yields nothing for a page that can only be read whole: ``read_page`` that. Raises
-        ``Corrupt`` naming the page; then what was given is of no worth.
+        False, before anything is given, for a page that can only be read whole: ``read_page``
+        that. Raises ``Corrupt`` naming the page; then what was given is of no worth.
         """
         what, group = self._named(page), self.manifest.group(page.group)
         with self._open(page) as reader:
-            if reader is not None:
-                yield from give_checked(
-                    reader, page, group, put, what=what, join=join, most=most, buffers=buffers
-                )
+            if reader is None:
+                return False
+            give_checked(reader, page, group, put, what=what, join=join, most=most, buffers=buffers)
+        return True
 
     def _named(self, page: Page) -> str:
         """What messages call ``page``. Raises ``Corrupt`` for one of another manifest."""

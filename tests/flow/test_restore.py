@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from kvg.digest import Digest
 from kvg.errors import Corrupt
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
-from kvg.model import filling
 from kvg.model.placing import Placing
 from kvg.model.session import Session, Slot
 from kvg.objects.verified import Verified
@@ -31,9 +29,6 @@ def put(
     return user, made.digest, models.session(tiny[request.param])
 
 
-PROMPT = (3, 5, 7)
-
-
 def state(slot: Slot, n_tokens: int) -> list[torch.Tensor]:
     held = slot.state
     return [part[i][:, :n_tokens].clone() for part in (held.keys, held.values) for i in part]
@@ -47,7 +42,7 @@ def restored(session: Session, verified: Verified) -> list[torch.Tensor]:
 
 def whole_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every page read whole, checked, and put in its place by torch."""
-    monkeypatch.setattr(Verified, "give_page", lambda self, page, put, **_: iter(()))
+    monkeypatch.setattr(Verified, "give_page", lambda self, page, put, **_: False)
 
 
 @pytest.fixture(params=[0, 2], ids=["raw", "planes"])
@@ -83,50 +78,6 @@ def test_straight_is_as_by_whole_pages(
     assert all(map(torch.equal, found, expected)) and len(found) == len(expected)
 
 
-@pytest.mark.parametrize("n_open", [64, 2])
-@pytest.mark.parametrize("prompt", [(), PROMPT])
-def test_a_graft_gives_what_a_restore_and_then_a_pass_give(
-    put: tuple[models.User, Digest, Session],
-    form: int,
-    monkeypatch: pytest.MonkeyPatch,
-    prompt: tuple[int, ...],
-    n_open: int,
-) -> None:
-    """Its pass begins at the first layers while others are read, if pages lie as they are."""
-    user, digest, session = put
-    verified = verify_artifact(user.store, digest)
-    monkeypatch.setattr(filling, "MOST_OPEN", n_open)
-    begun: list[int] = []
-    wait = filling.Filling.wait
-    monkeypatch.setattr(
-        filling.Filling, "wait", lambda self, layer: (begun.append(layer), wait(self, layer))
-    )
-    with models.threads(2):
-        slot, other = session.slot(), session.slot()
-        assert session.restore(slot, verified) == sum(p.size for p in verified.manifest.pages)
-        witness, logits = session.resume(slot, verified.ids[-1], prompt)
-        assert not begun
-        found = session.graft(other, verified, prompt)
-    assert set(begun) == (set() if form else {layer.index for layer in session.model.layers})
-    assert torch.equal(found.witness, witness) and torch.equal(found.logits, logits)
-    assert (other.length, other.restored, other.ids) == (slot.length, slot.restored, slot.ids)
-    n_tokens = slot.length
-    assert all(map(torch.equal, state(other, n_tokens), state(slot, n_tokens)))
-    session.check_witness(verified, verified.manifest.witnesses[-1], found.witness)
-
-
-def test_a_graft_to_a_cut_begins_as_well(put: tuple[models.User, Digest, Session]) -> None:
-    user, digest, session = put
-    verified = verify_artifact(user.store, digest)
-    with models.threads(2):
-        slot, other = session.slot(), session.slot()
-        session.restore(slot, verified, cut=300)
-        witness, _ = session.resume(slot, verified.ids[299], ())
-        found = session.graft(other, verified, (), cut=300)
-    assert torch.equal(found.witness, witness)
-    assert other.length == slot.length == 300
-
-
 def test_any_byte_that_differs_is_refused_and_leaves_nothing(
     put: tuple[models.User, Digest, Session], form: int
 ) -> None:
@@ -148,17 +99,11 @@ def test_any_byte_that_differs_is_refused_and_leaves_nothing(
 
 
 def _refused(session: Session, verified: Verified) -> None:
-    """By a restore, and by a graft whose pass has begun."""
-    ways: tuple[Callable[[Slot], object], ...] = (
-        lambda slot: session.restore(slot, verified),
-        lambda slot: session.graft(slot, verified, PROMPT),
-    )
-    for way in ways:
-        slot = session.slot()
-        with pytest.raises(Corrupt), models.threads(2):
-            way(slot)
-        assert slot.length == slot.restored == len(slot.ids) == 0
-        assert not any(bool(part.any()) for part in state(slot, verified.manifest.count))
+    slot = session.slot()
+    with pytest.raises(Corrupt):
+        session.restore(slot, verified)
+    assert slot.length == 0
+    assert not any(bool(part.any()) for part in state(slot, verified.manifest.count))
 
 
 def test_a_file_that_shrinks_while_it_is_read(

@@ -18,7 +18,7 @@ from kvg.flow.records.contexts import Candidate, ContextAnswer
 from kvg.flow.registered import (
     check_tokenizer,
     check_torch,
-    grafted,
+    grafted_slot,
     identified,
     model_of,
     open_engine,
@@ -142,7 +142,7 @@ def _answer(
         opened.tokenizer,
         messages_of(request.question),
         exemplar=verified,
-        place=partial(grafted, settings, session),
+        place=partial(grafted_slot, settings, session),
         n_more=request.max_tokens,
     )
     first_token_ms = verify_ms + (time.perf_counter() - began) * 1e3

@@ -335,9 +335,8 @@ class RestoreRow(Record):
     the system's cache and a new slot; ``kept``, the same and a slot that held another text, as the
     window of a context does; ``cold``, the files dropped from the cache before each run and a new
     slot. Times are milliseconds of the run in
-    the middle: ``verify_ms`` (log, signatures, manifest), ``restore_ms`` (until the last page is
-    verified) and ``token_ms`` (one forward pass, or what is left of it then, and the witness) are
-    together ``first_token_ms``. ``prefill_ms`` is
+    the middle: ``verify_ms`` (log, signatures, manifest), ``restore_ms`` (the pages) and
+    ``token_ms`` (one forward pass, the witness) are together ``first_token_ms``. ``prefill_ms`` is
     of one run, ``factor`` how many times as long. Every page was verified in every run; ``exact``
     says that every run met its witness and gave the prefill's first token. ``runs_ms`` are all
     runs (verify, restore, first token).
