@@ -1,4 +1,4 @@
-"""Memory that work of one thread uses again and again, placed where a file is copied to fast."""
+"""Memory that a thread uses again and again, placed where a file is copied to fast."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ _OWN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 """A child's writes stay its own."""
 
 
-class Buffers:
-    """Buffers by name, each as large as was ever asked for. For one user at a time.
+class Buffers(threading.local):
+    """Buffers by name, each as large as was ever asked for; every thread that asks has its own.
 
     Memory that a system gives out is made zero page by page as it is first touched, which takes
-    longer than to fill it; so what is wanted often is kept.
+    longer than to fill it; so what is wanted often is kept, as long as this and the thread live.
     """
-
-    __slots__ = ("_held",)
 
     def __init__(self) -> None:
         self._held: dict[str, memoryview] = {}
@@ -35,10 +33,3 @@ class Buffers:
             own = mmap.mmap(-1, max(whole, mmap.PAGESIZE), flags=_OWN)
             held = self._held[name] = memoryview(own)
         return held[first : first + n_bytes]
-
-
-class PerThread(threading.local):
-    """Buffers that each thread has for its own, as long as this lives."""
-
-    def __init__(self) -> None:
-        self.buffers = Buffers()

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from kvg.buffers import Buffers, PerThread
+from kvg.buffers import Buffers
 
 
 def address(view: memoryview) -> int:
@@ -32,7 +32,7 @@ def test_what_is_large_enough_is_kept() -> None:
 
 
 def test_no_bytes_are_a_buffer_too() -> None:
-    assert PerThread().buffers.take("piece", 0).nbytes == 0
+    assert Buffers().take("piece", 0).nbytes == 0
 
 
 def test_what_a_child_writes_stays_its_own() -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvg.buffers import PerThread
+from kvg.buffers import Buffers
 from kvg.digest import Digest, blake3_bytes, sha256
 from kvg.flow.reuse import Plan, Reuse, find_reuse
 from kvg.objects.manifest import (
@@ -142,7 +142,7 @@ def _put_pages(
     """Store every page of ``plan``; those taken over are kept, not computed again."""
     taken = {(page.group, page.start): page for page in (reuse.pages if reuse else ())}
     spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]
-    own = PerThread()
+    own = Buffers()
 
     def put(item: tuple[Group, int, int]) -> Page:
         group, start, end = item
@@ -164,12 +164,12 @@ def _put_pages(
 
 
 def _put_page(
-    pending: Pending, slot: Slot, group: Group, start: int, end: int, own: PerThread
+    pending: Pending, slot: Slot, group: Group, start: int, end: int, own: Buffers
 ) -> Page:
     from kvg.model.state import capture_page
 
     what = f"{group.name} [{start}, {end})"
-    raw = capture_page(slot.state, group, start, end, what=what, buffers=own.buffers)
+    raw = capture_page(slot.state, group, start, end, what=what, buffers=own)
     digest, blake3 = sha256(raw), blake3_bytes(raw)
     pending.put(
         raw,

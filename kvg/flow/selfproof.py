@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvg.buffers import PerThread
+from kvg.buffers import Buffers
 from kvg.digest import blake3_hex
 from kvg.errors import Corrupt
 from kvg.gates.outcome import GateOutcome, outcome_of
@@ -36,7 +36,7 @@ def prove_itself(
     slot.state.expect(manifest.count)
     unlike: list[str] = []
     infinite: list[str] = []
-    own = PerThread()
+    own = Buffers()
 
     def prove(page: Page) -> None:
         _prove_page(store, slot, manifest, own, page, unlike, infinite)
@@ -59,7 +59,7 @@ def _prove_page(
     store: Store,
     slot: Slot,
     manifest: Manifest,
-    own: PerThread,
+    own: Buffers,
     page: Page,
     unlike: list[str],
     infinite: list[str],
@@ -75,9 +75,7 @@ def _prove_page(
         unlike.append(error.message)
         return
     try:
-        again = capture_page(
-            slot.state, group, page.start, page.end, what=name, buffers=own.buffers
-        )
+        again = capture_page(slot.state, group, page.start, page.end, what=name, buffers=own)
     except Corrupt as error:
         infinite.append(error.message)
         return
@@ -85,9 +83,7 @@ def _prove_page(
         unlike.append(f"{name}: other bytes after it was restored")
 
 
-def _put_back(
-    store: Store, slot: Slot, group: Group, page: Page, own: PerThread, name: str
-) -> None:
+def _put_back(store: Store, slot: Slot, group: Group, page: Page, own: Buffers, name: str) -> None:
     """Put the page as it lies in the store, every byte of it checked, into ``slot``."""
     from kvg.model.planes import join_planes
     from kvg.model.state import place_page
@@ -107,7 +103,7 @@ def _put_back(
             what=name,
             join=join_planes,
             most=placing.piece_bytes,
-            buffers=own.buffers,
+            buffers=own,
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvg.buffers import PerThread
+from kvg.buffers import Buffers
 from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache
@@ -247,7 +247,7 @@ class Session:
         slot.state.reserve(end)
         slot.state.expect(end)
         n_bytes = sum(page.size for page in pages)
-        place = partial(self._place, slot, verified, PerThread())
+        place = partial(self._place, slot, verified, Buffers())
         try:
             with self._report.task("restore", n_bytes, "B") as task:
                 for size in in_order(place, pages, threads=min(_n_threads(), len(pages))):
@@ -289,12 +289,12 @@ class Session:
                 hint="this machine computes otherwise, or the pages are not true: kvg replay",
             )
 
-    def _place(self, slot: Slot, verified: Verified, own: PerThread, page: Page) -> int:
+    def _place(self, slot: Slot, verified: Verified, own: Buffers, page: Page) -> int:
         """Put one page where it belongs, piece by piece where that can be; its bytes."""
         group = verified.manifest.group(page.group)
         placing = slot.state.placing(group, page.start, page.end)
         if placing is None or not verified.give_page(
-            page, placing.put, join=join_planes, most=placing.piece_bytes, buffers=own.buffers
+            page, placing.put, join=join_planes, most=placing.piece_bytes, buffers=own
         ):
             place_page(slot.state, group, page.start, page.end, verified.read_page(page))
         return page.size

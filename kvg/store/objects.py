@@ -33,7 +33,7 @@ from kvg.store.quota import Quota
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvg.buffers import Buffers, PerThread
+    from kvg.buffers import Buffers
     from kvg.codec import Checked, Header, PieceReader, Stored
     from kvg.store.lock import Lock
     from kvg.store.part import Part
@@ -87,7 +87,7 @@ class ObjectFolder:
         self._codec = codec
         self._is_named_for_good = is_named_for_good
         self._prefix = f"{folder}{os.sep}"
-        self._own: PerThread | None = None
+        self._own: Buffers | None = None
 
     def put(
         self,
@@ -491,12 +491,12 @@ class ObjectFolder:
             yield pieces, n_stored
 
     def _buffers(self) -> Buffers:
-        """Those of the thread that asks."""
+        """Those of this folder."""
         if self._own is None:
-            from kvg.buffers import PerThread
+            from kvg.buffers import Buffers
 
-            self._own = PerThread()
-        return self._own.buffers
+            self._own = Buffers()
+        return self._own
 
     @contextmanager
     def _opened(self, digest: Digest, what: str) -> Iterator[tuple[int, int]]:

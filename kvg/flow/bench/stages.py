@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.buffers import Buffers, PerThread
+from kvg.buffers import Buffers
 from kvg.digest import Blake3Stream, blake3_bytes
 from kvg.errors import Bug, Corrupt
 from kvg.flow.bench.measured import Measured
@@ -86,9 +86,7 @@ class _Stages:
         slowest = max(_least(runs_ms)[0] for runs_ms in found.values())
         whole = {"restore": partial(self._restore, threads)}
         if self.is_straight:
-            whole["unverified"] = partial(
-                self._all, partial(self._unverified, PerThread()), threads
-            )
+            whole["unverified"] = partial(self._all, partial(self._unverified, Buffers()), threads)
         found |= dict(zip(whole, self._in_turns(*whole.values()), strict=True))
         for stage, runs_ms in found.items():
             ms, cpu_ms = _least(runs_ms)
@@ -196,7 +194,7 @@ class _Stages:
 
         measured = self.measured
         objects = measured.library.store.objects
-        own = PerThread()
+        own = Buffers()
         raws = {page: bytearray(measured.verified.read_page(page)) for page in measured.pages}
         stored = {
             page: _kept(objects.read_stored(page.digest, what="bench")) for page in measured.pages
@@ -229,21 +227,21 @@ class _Stages:
             reader = kvz.open_pieces(
                 read_into, data.nbytes, digest=page.digest, size=page.size, what="bench"
             )
-            for _ in reader.pieces(join_planes, buffers=own.buffers):
+            for _ in reader.pieces(join_planes, buffers=own):
                 pass
 
         work: dict[str, Work] = {"read": read, "hash": hashed, "copy": copy}
         return work if self.form == "raw" else {**work, "decode": decode}
 
-    def _unverified(self, own: PerThread, page: Page) -> None:
+    def _unverified(self, own: Buffers, page: Page) -> None:
         """As a restore does it, but for the hash."""
         from kvg.model.planes import join_planes
 
         objects = self.measured.library.store.objects
         placing, left = self._placing(page)
         with objects.open_pieces(page.digest, size=page.size, what="bench") as reader:
-            most, buffers = placing.piece_bytes, own.buffers
-            for piece in reader.pieces(join_planes, first=left, most=most, buffers=buffers):
+            most = placing.piece_bytes
+            for piece in reader.pieces(join_planes, first=left, most=most, buffers=own):
                 skipped = min(left, piece.nbytes)
                 left -= skipped
                 placing.put(piece[skipped:])
