@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-PIECE_BYTES = 1 << 20
-"""The most bytes of one piece of a stream."""
+PIECE_BYTES = 256 << 10
+"""The most bytes of one piece of a stream: they stay in a core's cache from the system's copy to
+the hashes, and to the file that they go to."""
 
 HEAD_BYTES = 1 << 12
 """Enough for the header of nearly every object."""
