@@ -24,14 +24,20 @@ from tests import models
 Poison = Callable[[bytearray], None]
 
 
+def faintest(raw: bytearray) -> int:
+    """Where the least of the last thousand values begins, which no logit hangs on."""
+    places = range(len(raw) - 2000, len(raw), 2)
+    return min(places, key=lambda at: int.from_bytes(raw[at : at + 2], "little") & 0x7FFF)
+
+
 def flip_a_last_digit(raw: bytearray) -> None:
-    """The least bit of the last value."""
-    raw[-2] ^= 0x01
+    """The least bit of a value."""
+    raw[faintest(raw)] ^= 0x01
 
 
 def flip_an_exponent(raw: bytearray) -> None:
-    """The last value, twice or half as large."""
-    raw[-1] ^= 0x01
+    """A value, twice or half as large."""
+    raw[faintest(raw)] ^= 0x80
 
 
 @pytest.mark.parametrize("poison", [flip_a_last_digit, flip_an_exponent])
