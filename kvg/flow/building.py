@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from kvg.model.session import Session, Slot
     from kvg.store import Pending, Store
 
-WRITERS = 2
-"""Threads that store pages, for each that computes: while one waits for the disk another hashes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Built:
@@ -158,7 +155,7 @@ def _put_pages(
     pages: list[Page] = []
     with (
         settings.report.task("store pages", total, "tokens") as task,
-        ThreadPoolExecutor(WRITERS * max(1, settings.jobs)) as pool,
+        ThreadPoolExecutor(max(1, settings.jobs)) as pool,
     ):
         for page in pool.map(put, spans):
             pages.append(page)
