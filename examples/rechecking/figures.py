@@ -491,6 +491,7 @@ def check_context(table: Table) -> None:
     row = table.one("context-bench-summary")
     for made in table.of("context-made"):
         expect(made, what, **{name: row[name] for name in ("context", "blocks", "tokens")})
+        expect(made, what, computed=made["blocks"] - made["kept"])
     need(all(1 <= r["block"] <= row["blocks"] and r["offset"] < row["tokens"] for r in runs),
          f"{what}: an access outside of the context")  # fmt: skip
     expect(

@@ -143,7 +143,7 @@ RAW = {
     "session-start": "tokens typer_runs_ms graft_runs_ms first_token_runs_ms load",
     "session-deposit": "tokens runs_ms",
     "context-abreast": "blocks tokens jobs alone_s abreast_s alone_cpu_s abreast_cpu_s load",
-    "context-made": "tokens blocks bytes_raw bytes_stored seconds",
+    "context-made": "tokens blocks files removed tokens_computed bytes_raw bytes_stored seconds",
     "context-access": "offset block first_token_ms restored_bytes memory_bytes",
     "context-bench-summary": "blocks tokens windows",
 }

@@ -280,13 +280,13 @@ class _Watch:
         return "processes" if n_processes > self._limits.processes else None
 
     def stop(self) -> None:
-        """End every process of the call. The enclosure's end is the end of all inside it."""
-        if self._enclosure.program is None:
-            try:
-                os.killpg(self._process.pid, 9)
-            except ProcessLookupError:
-                pass
-        else:
+        """End every process of the call. The enclosure's end is the end of all inside it, once it
+        stands; before, what builds it is still in the group of who started it."""
+        try:
+            os.killpg(self._process.pid, 9)
+        except ProcessLookupError:
+            pass
+        if self._process.returncode is None:
             self._process.kill()
 
     def kill(self) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import time
+from random import Random
 
 import pytest
 
-from kvg.sandbox.process import wait_readable
+from kvg.sandbox import Job, find_enclosure, start
+from kvg.sandbox.enclosure import python_folders
+from kvg.sandbox.process import END_S, python_argv, wait_readable
 
 
 def test_any_number_of_files_may_be_open() -> None:
@@ -25,3 +29,15 @@ def test_any_number_of_files_may_be_open() -> None:
         for fd in (read, write, high):
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_ended_as_it_starts_leaves_nothing() -> None:
+    """Also in the moment in which what builds the enclosure doesn't yet hang on who started it."""
+    enclosure, chance = find_enclosure(), Random(5)
+    job = Job(argv=python_argv("main.py"), files={"main.py": b"pass"}, readable=python_folders())
+    for _ in range(80):
+        began = start(job, enclosure)
+        time.sleep(chance.random() * 0.004)
+        at = time.monotonic()
+        began.end()
+        assert time.monotonic() - at < END_S / 2
