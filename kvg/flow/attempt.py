@@ -172,6 +172,8 @@ def _try(
         exemplar=exemplar.digest if exemplar else None,
         gates=tuple(item.gate for item in tried.outcomes),
     )
+    if not found.gates:
+        settings.report.notice("nothing checked this answer: --gate SPEC or --checker FILE does")
     if not request.learn or settings.dry_run:
         return found
     return _learn(store, settings, request, problem, opened, tried, found, contract, started)

@@ -81,6 +81,13 @@ def test_an_answer_that_passed_is_given_again_at_no_token(user: models.User, kvg
     assert record(kvg("solve", TEXT, "--json"))["status"] == "HIT"
 
 
+def test_who_asked_for_no_check_is_told_that_there_was_none(user: models.User, kvg: Kvg) -> None:
+    unchecked = kvg("solve", TEXT, *TRY)
+    assert unchecked.code == 0 and "nothing checked this answer" in unchecked.err
+    checked = kvg("solve", TEXT, *TRY, "--gate", passing_gate(user, kvg))
+    assert checked.code == 0 and "nothing checked" not in checked.err
+
+
 def test_the_stored_tokens_are_an_exact_draft(
     user: models.User, kvg: Kvg, tiny: dict[str, Path]
 ) -> None:
