@@ -23,8 +23,7 @@ class Buffers(threading.local):
         """``n_bytes`` that hold anything; those taken before under ``name`` may be the same.
 
         They begin in a page of memory where position ``at`` begins in a page of a file: what is
-        read from there moves without a shift. The system's copy takes up to four times as long to
-        a place that is shifted by a few bytes.
+        read from there moves without a shift, which would slow the system's copy down.
         """
         first = at % mmap.PAGESIZE
         held = self._held.get(name)

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvg.codec.header import ALIGNMENT, RAW, Frame, Header, parse_header, parse_header_size
+from kvg.codec.header import (
+    ALIGNMENT,
+    FIRST_BYTES,
+    RAW,
+    Frame,
+    Header,
+    parse_header,
+    parse_header_size,
+)
 from kvg.codec.stored import DEFAULT_LIMIT, check_claims, check_padding
 from kvg.digest import Blake3Stream, Buffer, Digest, Sha256Stream
 from kvg.errors import Corrupt
@@ -23,11 +31,8 @@ PIECE_BYTES = 256 << 10
 LONE_PIECE_BYTES = 1 << 20
 """Bytes at once where only one hash goes over them: threads then seldom wait for each other."""
 
-FIRST_BYTES = 2 * ALIGNMENT
-"""Bytes that are read for the header and the padding after it; most headers are short."""
-
 HEAD_BYTES = 64 << 10
-"""As many are read where the header says that it is longer than that."""
+"""As many are read where the header says that it is longer than ``FIRST_BYTES``."""
 
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""

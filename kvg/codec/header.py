@@ -30,6 +30,9 @@ COMPRESSED = 1
 
 FRAME_SIZE = 8 * 1024 * 1024
 ALIGNMENT = 4096
+FIRST_BYTES = 2 * ALIGNMENT
+"""Bytes that are read for the header and the padding after it; most headers are short."""
+
 MAX_FRAMES = 1 << 16
 """Frames of one object at most: half a tebibyte at the usual size, 5 MB of header."""
 

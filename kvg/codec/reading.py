@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kvg.codec.header import (
     ALIGNMENT,
     AS_IS,
+    FIRST_BYTES,
     Frame,
     Header,
     parse_header,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Raw bytes at once, a multiple of every number of planes: they stay in a processor's cache, and
 each step takes long enough that threads seldom wait for each other's turn in the interpreter."""
-
-FIRST_BYTES = 2 * ALIGNMENT
-"""Bytes that are read for the header and the padding after it."""
 
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""

@@ -237,8 +237,8 @@ class Session:
     def restore(self, slot: Slot, verified: Verified, *, cut: int | None = None) -> int:
         """Put the pages of ``verified`` into the empty ``slot``, at their own positions.
 
-        ``cut`` restores only the first ``cut`` tokens. Several pages are read at a
-        time, and each piece is hashed as it is put where it belongs. Returns the bytes restored.
+        ``cut`` restores only the first ``cut`` tokens. Several pages are read at a time, and each
+        piece is hashed as it is put where it belongs. Returns the bytes restored.
         Raises ``Corrupt`` for a page that is not what the manifest names; the slot is then empty.
         """
         manifest = verified.manifest

@@ -281,13 +281,15 @@ class _Watch:
 
     def stop(self) -> None:
         """End every process of the call. The enclosure's end is the end of all inside it, once it
-        stands; before, what builds it is still in the group of who started it."""
+        stands; before, what builds it is still in the group of who started it. Without one the
+        group may outlive its first process; else its number is another's once that was waited for.
+        """
+        if self._enclosure.program is not None and self._process.returncode is not None:
+            return
         try:
             os.killpg(self._process.pid, 9)
         except ProcessLookupError:
             pass
-        if self._process.returncode is None:
-            self._process.kill()
 
     def kill(self) -> None:
         """End the call, and close its streams."""
