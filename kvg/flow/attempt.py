@@ -25,6 +25,7 @@ from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, Resource
 from kvg.problem.family import Problem, parse_problem
+from kvg.problem.ranges import outside_of
 
 if TYPE_CHECKING:
     from kvg.flow.asking import Asked
@@ -261,12 +262,15 @@ def _try_program(
     from kvg.gates.outcome import GateOutcome
     from kvg.problem.method import Method
 
+    checker = read_program(settings, request.checker or Path())
+    ranges = ranges_of(settings, request.slots, problem)
+    outside = outside_of(ranges, problem.slots)
+    if outside is not None:
+        raise UsageError(outside, hint="a range that holds the values of this problem")
     messages, begun = _question(request, problem, is_program=True)
     asked = ask_messages(opened.session, opened.tokenizer, messages, begun=begun, exemplar=exemplar)
     text, generated = asked.answer(request.max_tokens, stop=("\n",))
     program = f"{program_head(problem, request.names)}{text}\n".encode()
-    checker = read_program(settings, request.checker or Path())
-    ranges = ranges_of(settings, request.slots, problem)
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
     settings.report.notice(f"{opened.model.name} wrote: return{text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, sha256
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvg.flow.proving import Instance, Proof
     from kvg.flow.settings import Settings
     from kvg.gates.calls import Caller
+    from kvg.problem.literals import Literal
     from kvg.signing.keys import PrivateKey
     from kvg.store import Store
     from kvg.verify.method import VerifiedMethod
@@ -105,11 +106,33 @@ def verified_method(store: Store, target: str) -> VerifiedMethod:
 
 
 def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:
-    """The ranges in the file ``slots``, or any values. Raises ``UsageError``, ``NotFound``."""
+    """The ranges in the file ``slots``, closed: a side that is open there, or all without a file,
+    is at the usual limit or at the problem's own value, and a notice says so.
+
+    Raises ``UsageError``, ``NotFound``.
+    """
     types = problem.family.types
-    if slots is None:
-        return tuple(SlotRange(kind) for kind in types)
-    return read_ranges(read_program(settings, slots), types, what=str(slots))
+    given = tuple(SlotRange(kind) for kind in types)
+    if slots is not None:
+        given = read_ranges(read_program(settings, slots), types, what=str(slots))
+    ranges = []
+    for number, (slot, own) in enumerate(zip(given, problem.slots, strict=True)):
+        closed = closed_range(slot, own, number)
+        if slot.is_open:
+            settings.report.notice(
+                f"slot {slot.name or f's{number}'} ({slot.type}): proved and answered for "
+                f"{closed.words()}; give --slots for a wider one"
+            )
+        ranges.append(closed)
+    return tuple(ranges)
+
+
+def closed_range(slot: SlotRange, own: Literal, number: int) -> SlotRange:
+    """The range of slot ``number`` with no side open. Raises ``UsageError`` naming the slot."""
+    try:
+        return slot.closed((own,))
+    except UsageError as error:
+        raise UsageError(f"slot {number}: {error.message}", hint=error.hint) from None
 
 
 def holds_of(
@@ -211,7 +234,8 @@ def _entry(
 
 
 def _slots(method: Method) -> tuple[Mapping[str, object], ...]:
-    return tuple(cast("Mapping[str, object]", range_value(slot)) for slot in method.slots)
+    """The ranges that a method answers, whatever was left open in its document."""
+    return tuple({**range_value(slot.as_proved()), "range": slot.words()} for slot in method.slots)
 
 
 def read_program(settings: Settings, path: Path) -> bytes:

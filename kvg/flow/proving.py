@@ -160,29 +160,32 @@ class _Trial:
     def _drawn(self, n_instances: int) -> list[Instance]:
         """The text's own if it is in range, both ends of every range, others; no two alike."""
         found: dict[tuple[str, ...], Instance] = {}
-        candidates = list(self._candidates(n_instances))
-        for candidate in self._met(candidates):
-            found.setdefault(tuple(slot.raw for slot in candidate), candidate)
+        groups = list(self._candidates(n_instances))
+        are_met = iter(self._are_met([tried for group in groups for tried in group]))
+        for group in groups:
+            met = [tried for tried in group if next(are_met)]
+            for chosen in met[:1]:
+                found.setdefault(tuple(slot.raw for slot in chosen), chosen)
             if len(found) >= max(n_instances, 3 + 2 * len(self._ranges)):
                 break
         if len(found) < min(n_instances, 8):
             raise _Broken(f"only {len(found)} instances are in range and meet the constraint")
         return list(found.values())
 
-    def _candidates(self, n_instances: int) -> Iterator[Instance]:
+    def _candidates(self, n_instances: int) -> Iterator[Sequence[Instance]]:
+        """Groups of candidates, of each of which the first that meets the constraint is taken: so
+        every end has its turn, however many of the others meet it."""
         own = self._problem.slots
         if all(slot.holds(literal) for slot, literal in zip(self._ranges, own, strict=True)):
-            yield own
+            yield (own,)
         ends: tuple[End, ...] = ("least", "most")
         for end in ends:
-            yield tuple(draw(slot, self._random, end=end) for slot in self._ranges)
-        tries = TRIES if self._holds else 4
+            yield (tuple(draw(slot, self._random, end=end) for slot in self._ranges),)
         for at in range(len(self._ranges)):
             for end in ends:
-                for _ in range(tries if self._holds else 1):
-                    yield self._one(at, end)
-        for _ in range(n_instances * tries):
-            yield self._one(None, None)
+                yield [self._one(at, end) for _ in range(TRIES if self._holds else 1)]
+        for _ in range(n_instances * (TRIES if self._holds else 4)):
+            yield (self._one(None, None),)
 
     def _one(self, at: int | None, end: End | None) -> Instance:
         return tuple(
@@ -192,10 +195,11 @@ class _Trial:
 
     def _met(self, candidates: Sequence[Instance]) -> list[Instance]:
         """Those that meet the constraint."""
-        if self._holds is None:
-            return list(candidates)
-        met = self._holds(candidates)
+        met = self._are_met(candidates)
         return [item for item, is_met in zip(candidates, met, strict=True) if is_met]
+
+    def _are_met(self, candidates: Sequence[Instance]) -> Sequence[bool]:
+        return [True] * len(candidates) if self._holds is None else self._holds(candidates)
 
     def _solved(self, instances: Sequence[Instance]) -> list[Answer]:
         calls = [slot_values(instance) for instance in instances]

@@ -65,13 +65,14 @@ def solve(
             reason = "no method for this structure"
             return _recall(store, settings, family, text, canonical_us, select_us, reason)
         from kvg.flow.freshness import contract_of_proof, stale_reason
+        from kvg.problem.ranges import outside_of
         from kvg.verify.method import Verdicts, newest_method
 
         verify = (verdicts or Verdicts()).verify
         found = _of_view(store, family, chosen, selector, verify)
         found = found or newest_method(store, family, verify)
         verified = time.perf_counter()
-        outside = _outside(found, problem.slots)
+        outside = outside_of(found.method.slots, problem.slots)
         if outside is None:
             outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
         if outside is not None:
@@ -174,6 +175,7 @@ def run_method(
     """
     from kvg.flow.family import stored_family
     from kvg.flow.method import verified_method
+    from kvg.problem.ranges import outside_of
 
     began = time.perf_counter()
     found = verified_method(store, target)
@@ -181,7 +183,7 @@ def run_method(
     slots = tuple(_literal(text) for text in raw)
     if len(slots) != len(found.method.slots):
         raise UsageError(f"{len(slots)} values for {len(found.method.slots)} slots")
-    outside = _outside(found, slots)
+    outside = outside_of(found.method.slots, slots)
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
     if stored_family(store, found.method.family).constraint is not None:
@@ -210,16 +212,6 @@ def _literal(text: str) -> Literal:
         return parse_literal(text)
     except UsageError:
         return parse_literal(f'"{text}"')
-
-
-def _outside(found: VerifiedMethod, slots: Sequence[Literal]) -> str | None:
-    """Which slot's value the method was not proved for."""
-    for number, (slot, literal) in enumerate(zip(found.method.slots, slots, strict=True)):
-        if not slot.holds(literal):
-            name = slot.name or f"s{number}"
-            bounds = " to ".join(text or "any" for text in (slot.least, slot.most))
-            return f"slot {name}: {literal.raw[:40]} is not within {bounds} ({slot.type})"
-    return None
 
 
 def run_program(caller: Caller, program: bytes, slots: Sequence[Literal], *, what: str) -> str:

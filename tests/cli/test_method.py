@@ -24,6 +24,7 @@ from kvg.problem.method import METHOD_GATE, Method
 from kvg.problem.ranges import SlotRange
 from kvg.sandbox import find_enclosure
 from kvg.signing.dsse import parse_envelope, sign_envelope
+from kvg.signing.keys import PrivateKey
 from kvg.store import Store
 from kvg.trust import Keyring
 from kvg.verify.method import Verdicts
@@ -48,7 +49,10 @@ def store(kvg: Run, home: Path) -> Store:
 
 
 def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
-    added = kvg(*ADD, "--json").record
+    Path("r.json").write_text('[{"least": 1, "most": 3000}, {"least": 1, "most": 3000}]')
+    done = kvg(*ADD, "--slots", "r.json", "--json")
+    added = done.record
+    assert "give --slots" not in done.err
     assert added["new"] and added["instances"] == 48 and added["log_index"] is not None
     done = kvg("solve", "Sum the integers from 100 to 2000.", "--json")
     assert done.code == 0
@@ -93,6 +97,81 @@ def test_ranges_hold(kvg: Run, store: Store) -> None:
     for wrong in ("{}", "[]", '[{"least": 9, "most": 1}, {}]', '[{"x": 1}, {}]', "[1, 2]"):
         Path("r.json").write_text(wrong)
         assert kvg(*ADD, "--slots", "r.json").code == 2
+
+
+GCD = "Give the greatest common divisor of 12 and 18."
+GCD_PROGRAM = "import math\ndef solve(a, b): return math.gcd(a, b)\n"
+GCD_CHECKER = """def check(answer, a, b):
+    return answer == max(n for n in range(1, min(a, b) + 1) if a % n == b % n == 0)
+"""
+
+
+def test_a_method_answers_only_where_it_was_proved(kvg: Run, store: Store) -> None:
+    """Without --slots the range is closed where the proof drew its values, both ends of it."""
+    Path("p.py").write_text(GCD_PROGRAM)
+    Path("c.py").write_text(GCD_CHECKER)
+    added = kvg("method", "add", "--text", GCD, *ADD[4:], "--json")
+    for name in ("s0", "s1"):
+        assert f"slot {name} (int): proved and answered for 1 to 60; give --slots" in added.err
+    slots = added.record["slots"]
+    assert [(slot["least"], slot["most"]) for slot in slots] == [("1", "60")] * 2
+    said = store.objects.read(digest_of(added.record["attestation"]), what="x", limit=1 << 20)
+    proof = next(r for r in proof_of(bytes(said)).evidence if r.name == "proof").digest
+    assert proof is not None
+    document = json.loads(bytes(store.objects.read(proof, what="proof", limit=1 << 20)))
+    for at in (0, 1):
+        drawn = {int(item["slots"][at]) for item in document["instances"]}
+        assert (min(drawn), max(drawn)) == (1, 60)
+    ask = GCD.replace("12", "{}").replace("18", "{}").format
+    assert kvg("solve", ask(60, 1)).out == "1\n"
+    for a, b, slot in ((61, 7, "s0: 61"), (60, 10**9, "s1: 1000000000"), (0, 5, "s0: 0")):
+        missed = kvg("solve", ask(a, b), "--json")
+        assert missed.code == 3 and missed.record["answer"] is None
+        reason = missed.record["reason"]
+        assert f"slot {slot} is not within 1 to 60" in reason and "method add --slots" in reason
+    shown = kvg("method", "show", added.record["family"])
+    assert shown.out.count("int  1 to 60\n") == 2
+    assert kvg("method", "run", added.record["method"], "61", "7").code == 2
+
+
+def test_a_side_that_is_left_open_is_closed(kvg: Run, store: Store) -> None:
+    """At the usual limit, or at the value of the text that is given."""
+    Path("r.json").write_text('[{"name": "low", "least": -40}, {"most": 500}]')
+    added = kvg("method", "add", "--text", TEXT.replace("3", "75"), *ADD[4:], "--slots", "r.json")
+    assert added.code == 0
+    assert "slot low (int): proved and answered for -40 to 75;" in added.err
+    assert "slot s1 (int): proved and answered for 1 to 500;" in added.err
+    ask = TEXT.replace("3", "{}").replace("9", "{}").format
+    assert kvg("solve", ask(75, 500)).code == 0
+    for values in ((76, 500), (-41, 2), (2, 501), (2, 0)):
+        assert kvg("solve", ask(*values)).code == 3
+    Path("r.json").write_text('[{"least": 1000}, {}]')
+    refused = kvg(*ADD, "--slots", "r.json")
+    assert refused.code == 2 and "slot 0: " in refused.err and "give both" in refused.err
+
+
+def test_a_method_that_was_stored_open_answers_what_its_proof_drew(
+    kvg: Run, store: Store, home: Path
+) -> None:
+    """As methods were stored before: no side closed, so at the limits that were usual."""
+    key = Keyring(home / ".local/share/kvg/keys").load("first", None)
+    put_method(store, key)
+    assert kvg("solve", "Sum the integers from 60 to 1.").out == "13\n"
+    missed = kvg("solve", "Sum the integers from 61 to 1.", "--json")
+    assert missed.code == 3 and "s0: 61 is not within 1 to 60" in missed.record["reason"]
+    (slot, _) = kvg("method", "show", missed.record["family"], "--json").record["slots"]
+    assert (slot["least"], slot["most"], slot["range"]) == ("1", "60", "1 to 60")
+
+
+def test_a_constraint_does_not_keep_the_ends_from_being_tried(caller: Caller) -> None:
+    """However many other instances meet it."""
+    problem = parse_problem(TEXT)
+    holds = lambda instances: [a.value <= 2 * b.value for a, b in instances]  # noqa: E731
+    slot = SlotRange("int", None, "1", "5000")
+    proof = prove(caller, problem, [slot] * 2, PROGRAM.encode(), CHECKER.encode(), holds=holds)
+    asked = [item["slots"] for item in json.loads(proof.evidence)["instances"]]
+    assert {"1", "5000"} <= {slots[0] for slots in asked}
+    assert any(slots[1] == "5000" and slots[0] != "5000" for slots in asked)
 
 
 def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: Store) -> None:
@@ -299,8 +378,8 @@ def test_a_text_without_slots(kvg: Run, store: Store) -> None:
     assert kvg("method", "add", "--text", "Say yes.", *ADD[4:]).code == 2
 
 
-def put_method(store: Store, key_label: str, *, gate: str = METHOD_GATE) -> Digest:
-    """A method that nobody proved, signed by a key that this store does not know."""
+def put_method(store: Store, key: PrivateKey, *, gate: str = METHOD_GATE) -> Digest:
+    """A method that nobody proved, with ranges that are open on every side."""
     problem = parse_problem(TEXT)
     program, checker = b"def solve(a, b): return 13\n", b"x"
     slots = (SlotRange("int"), SlotRange("int"))
@@ -310,24 +389,24 @@ def put_method(store: Store, key_label: str, *, gate: str = METHOD_GATE) -> Dige
         for data in (program, checker, problem.family.document, method.document):
             pending.put(data)
         payload = encode_test_result(method.digest, said)
-        envelope = pending.put(sign_envelope(payload, [key_of(key_label)])).digest
+        envelope = pending.put(sign_envelope(payload, [key])).digest
         store.record(method.digest, [envelope])
     return method.digest
 
 
 def test_a_method_of_an_unknown_key_does_not_answer(kvg: Run, store: Store) -> None:
-    digest = put_method(store, "mallory")
+    digest = put_method(store, key_of("mallory"))
     refused = kvg("solve", TEXT, "--json")
     assert refused.code == 6 and "0 of 1 trusted depositors" in refused.error["message"]
     assert kvg("method", "run", digest, "3", "9").code == 6
     added = kvg(*ADD, "--json").record
-    put_method(store, "mallory")
+    put_method(store, key_of("mallory"))
     done = kvg("solve", TEXT, "--json").record
     assert (done["answer"], done["method"]) == ("42", added["method"])
 
 
 def test_another_gate_is_no_proof(kvg: Run, store: Store) -> None:
-    put_method(store, "mallory", gate="test:cmd")
+    put_method(store, key_of("mallory"), gate="test:cmd")
     assert kvg("solve", TEXT).code == 3
 
 
@@ -346,7 +425,7 @@ def test_a_verdict_is_kept_for_one_log_and_one_trust_file(kvg: Run, store: Store
     verdicts = Verdicts()
     first = verdicts.verify(store, digest)
     assert verdicts.verify(store, digest) is first
-    put_method(store, "mallory")
+    put_method(store, key_of("mallory"))
     again = verdicts.verify(store, digest)
     assert again is not first and again == first
 

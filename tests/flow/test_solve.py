@@ -34,7 +34,7 @@ PROGRAM = b"def solve(a, b): return a + b if b else a // b\n"
 def put_method(store: Store, *, signer: str = "alice", most: str | None = None) -> None:
     """A method for the family of ``TEXT``, for values of up to ``most``."""
     family = parse_problem(TEXT).family
-    slots = (SlotRange("int"), SlotRange("int", None, None, most))
+    slots = (SlotRange("int"), SlotRange("int", None, "0", most))
     method = Method(family.digest, sha256(PROGRAM), sha256(b"x"), slots)
     said = TestResult(PASSED, METHOD_GATE, (Resource("family", family.digest),))
     with store.pending() as pending:

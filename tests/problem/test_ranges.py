@@ -140,3 +140,85 @@ def test_what_a_person_writes() -> None:
 def test_a_wrong_range_is_named_by_its_slot(text: str) -> None:
     with pytest.raises(UsageError, match=r"ranges\.json: slot 1: "):
         read_ranges(text.encode(), ("int", "int"), what="ranges.json")
+
+
+def test_a_side_that_is_open_is_at_the_usual_limit() -> None:
+    """Of whatever type: nothing was proved of what is never drawn."""
+    beyond = {
+        "int": ("0", "61", "-5"),
+        "decimal": ("0.4", "60.01", "12.505", "1.0e-9"),
+        "percent": ("0%", "100%", "12.5%"),
+        "fraction": ("1/10", "19/4", "1/31"),
+        "date": ("1989-12-31", "2061-01-01"),
+        "str": ('""', '"abcdefghijklm"', '"a\u2603"', "“it's”"),
+        "list[int]": ("[1, 2, 3, 4, 5, 6, 7, 8]", "[61]", "[1, 0]"),
+        "list[list[int]]": ("[[1], [2, 70]]",),
+        "list[decimal|int]": ("[1, 60.5]", "[61, 1.5]"),
+    }
+    for kind, raws in beyond.items():
+        slot = SlotRange(kind)
+        for raw in raws:
+            literal = parse_literal(raw)
+            assert literal.type == kind and not slot.holds(literal), raw
+            assert not slot.closed().holds(literal), raw
+
+
+@pytest.mark.parametrize("slot", RANGES, ids=lambda slot: f"{slot.type} {slot.least} {slot.most}")
+def test_a_closed_range_has_no_open_side_and_draws_the_same(slot: SlotRange) -> None:
+    if slot.least == "1000" or slot.most == "-1000":
+        with pytest.raises(UsageError, match="beyond the usual other end"):
+            slot.closed()
+        return
+    closed = slot.closed()
+    assert None not in (closed.least, closed.most) and closed.closed() == closed
+    assert closed.is_open == ("|" in slot.type)  # several types share no range
+    for end in (None, "least", "most"):
+        drawn = [draw(each, Random(4), end=end) for each in (slot, closed)]  # type: ignore[arg-type]
+        assert drawn[0] == drawn[1] and closed.holds(drawn[0]) and slot.holds(drawn[0])
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["7", "-5", "1000000", "12.505", "-1.5e3", "12.5%", "1/64", "1700-01-01", '"\u2603 a"', "[99]"],
+)
+def test_an_open_side_is_wide_enough_for_its_own_value(raw: str) -> None:
+    own = parse_literal(raw)
+    closed = SlotRange(own.type).closed((own,))
+    assert closed.holds(own) and not closed.is_open
+    assert all(closed.holds(draw(closed, Random(n))) for n in range(20))
+    given_both = SlotRange("int", None, "1", "9").closed((parse_literal("10"),))
+    assert not given_both.holds(parse_literal("10"))
+
+
+def test_places_are_those_of_the_bounds() -> None:
+    for bounds, raw, is_in in (
+        (("0", "9"), "1.25", True),
+        (("0", "9"), "1.250", True),
+        (("0", "9"), "1.255", False),
+        (("0", "9.000"), "1.255", True),
+        (("0", "9.000"), "1.2555", False),
+        (("0", "1/8"), "0.125", True),
+    ):
+        assert SlotRange("decimal", None, *bounds).holds(parse_literal(raw)) is is_in, (bounds, raw)
+
+
+def test_letters() -> None:
+    (slot,) = read_ranges(b'[{"letters": "ab ", "least": 0, "most": 3}]', ("str",), what="r")
+    assert slot.holds(parse_literal('"a b"')) and not slot.holds(parse_literal('"abc"'))
+    assert set(draw(slot, Random(1), end="most").raw) <= set('"ab ')
+    for wrong in (b'[{"letters": ""}]', b'[{"letters": "a\\""}]', b'[{"letters": 3}]'):
+        with pytest.raises(UsageError, match="letters"):
+            read_ranges(wrong, ("str",), what="r")
+    with pytest.raises(UsageError, match="letters are of a string"):
+        read_ranges(b'[{"letters": "a"}]', ("int",), what="r")
+
+
+def test_a_number_of_a_size_that_nobody_can_hold() -> None:
+    with pytest.raises(UsageError, match="too long to use"):
+        SlotRange("decimal").holds(parse_literal("1.0e999999999"))
+
+
+@pytest.mark.parametrize("kind", ["float", "list[float]", "list[", "list[" * 99 + "int" + "]" * 99])
+def test_types_that_are_none(kind: str) -> None:
+    with pytest.raises(UsageError, match="no type of a slot"):
+        SlotRange(kind)

@@ -7,6 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count
+from kvg.cli.terminal import printable
 from kvg.flow.records.flywheel import (
     AnswerFound,
     FamilyEntry,
@@ -64,8 +65,8 @@ def method(record: MethodEntry, view: View) -> Iterator[str]:
     yield f"{digest}  {state}{proved}\n"
     yield f"  family      {record.family}\n  text        {record.text}\n"
     for number, slot in enumerate(record.slots):
-        bounds = " to ".join(str(slot[key] or "any") for key in ("least", "most"))
-        yield f"  slot {number:<6} {slot['type']}  {bounds}\n"
+        name = printable(str(slot["name"] or f"s{number}"))
+        yield f"  slot {name:<6} {slot['type']}  {slot['range']}\n"
     if view.verbose:
         yield f"  program     {record.program}\n  checker     {record.checker}\n"
 

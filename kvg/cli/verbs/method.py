@@ -61,7 +61,8 @@ def add(
 
     The program answers generated instances, the ends of the ranges included; the checker, which
     must not be the program, has to accept each answer and refuse others. A slot that never changes
-    the answer rejects it. Exit code 8 when it is rejected.
+    the answer rejects it. Exit code 8 when it is rejected. It answers only in the ranges of
+    --slots; where these leave a side open, that is closed where the proof drew from, and told.
     """
     from kvg.flow.method import MethodRequest, add_method
 
@@ -113,7 +114,8 @@ def run(
 COMMANDS = {"add": add, "show": show, "run": run}
 EXAMPLES = {
     "add": """
-    $ kvg method add --text "Sum the integers from 3 to 9." --program sum.py --checker check.py
+    $ kvg method add --text "Sum the integers from 3 to 9." --program sum.py --checker check.py \\
+        --slots ranges.json   # [{"least": 1, "most": 3000}, {"least": 1, "most": 3000}]
     $ kvg method add --file problem.txt --program p.py --checker c.py --slots ranges.json
     """,
     "show": """

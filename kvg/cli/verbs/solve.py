@@ -76,10 +76,10 @@ def solve(
     """Answer a problem from what is stored for its structure.
 
     The family's method, found by the exact structure of the problem, is verified and run in the
-    sandbox; without one the stored trace of the same text answers. No token is generated. Exit code
-    3 when there is neither. With --model the model then tries: with
-    --checker it writes a program for the family, which is proved; else its answer has to pass each
-    --gate. --learn deposits what passed, so that the next one is a hit.
+    sandbox; without one, or where the values lie outside its ranges, the stored trace of the same
+    text answers. No token is generated. Exit code 3 when there is neither. With --model the model
+    then tries: with --checker it writes a program for the family, which is proved; else its answer
+    has to pass each --gate. --learn deposits what passed, so that the next one is a hit.
     """
     words = problem_text(Path("-"), None) if text == "-" else problem_text(file, text)
     run = invocation(ctx)

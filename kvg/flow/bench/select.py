@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, from_raw, raw_of, sha256
 from kvg.errors import KvgError, UsageError
 from kvg.flow.bench.setup import cpu_name
-from kvg.flow.bench.twins import STORED, Form, absent_forms, stored_forms
+from kvg.flow.bench.twins import MOST, STORED, Form, absent_forms, stored_forms
 from kvg.flow.records.bench import BenchMachine, SelectBatch, SelectSummary, SelectTime
 from kvg.flow.settings import Settings, keyring_of
 from kvg.frozen import frozen
@@ -164,7 +164,7 @@ def _put(
     put, signer = cast("Pending", pending).put, cast("PrivateKey", key)
     problem = parse_problem(text, constraint)
     put(problem.family.document)
-    ranges = tuple(SlotRange(kind) for kind in problem.family.types)
+    ranges = tuple(SlotRange(kind, None, "2", f"{MOST}.5") for kind in problem.family.types)
     method = Method(problem.family.digest, sha256(_PROGRAM), sha256(_CHECKER), ranges)
     put(method.document)
     said = TestResult(PASSED, METHOD_GATE, (Resource("family", method.family),))

@@ -40,6 +40,9 @@ ABSENT = (
 )
 """Forms of every group that are never stored: each is one word, sign or type from one that is."""
 
+MOST = 10**6
+"""What the values of every problem are below."""
+
 
 @frozen
 class Form:
@@ -52,7 +55,7 @@ class Form:
     def instance(self, random: Random, *, is_ascending: bool = False) -> str:
         """A problem of the family with values of its own, which meet the constraint of a stored
         family where they are to be ascending."""
-        drawn = [random.randrange(2, 10**6) for _ in self.kinds]
+        drawn = [random.randrange(2, MOST) for _ in self.kinds]
         values = sorted(drawn) if is_ascending else drawn
         spelt = zip(values, self.kinds, strict=True)
         return self.wording.format(*(f"{n}{'.5' if kind == 'd' else ''}" for n, kind in spelt))

@@ -63,7 +63,8 @@ class GateResult(Record):
 
 @frozen
 class MethodEntry(Record):
-    """One stored method. ``slots`` are {type, name, least, most, items}.
+    """One stored method. ``slots`` are {type, name, least, most, items, letters, range}: no side of
+    what is answered is open, and ``range`` has it in words; ``letters`` are there for strings.
 
     ``new`` says whether it was stored now; ``attestation`` is the envelope that says it was proved,
     ``signers`` the trusted keys that signed that.
