@@ -15,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 from kvg.errors import Incompatible
 from kvg.model.adapter import apply_adapter
 from kvg.model.binding import BoundCache, ShapeProbe
+from kvg.model.compiled import check_interpreted
 from kvg.model.dtypes import TORCH_DTYPES, dtype_name
 from kvg.model.experts import EXPERTS_NAME, use_invariant_experts
 from kvg.model.foreign import first_line
@@ -119,6 +120,8 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     _align(module)
     config = module.config.get_text_config()
     check_config(config.to_dict(), what=what)
+    if attention == ATTENTION_NAME:
+        check_interpreted(module, what=what)
     module.set_attn_implementation(ATTENTION_NAME)
     use_invariant_experts(module, EXPERTS_NAME)
     layers, shapes = probe_layers(

@@ -11,6 +11,9 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 from kvg.errors import Incompatible
+from kvg.flow.deposit import deposit
+from kvg.flow.requests import DepositRequest
+from kvg.flow.settings import signing_key
 from kvg.model import opening
 from kvg.model.loader import adopt_model, load_model
 from tests import models
@@ -183,9 +186,21 @@ def test_what_stays_in_its_row_passes(tiny: dict[str, Path], name: str) -> None:
     assert (found - expected).abs().max() < 1e-3
 
 
+HIDDEN = "matmul of compiled code"
+
+
 @torch.jit.script
-def compiled(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _compiled(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.matmul(x, weight)
+
+
+globals()[HIDDEN] = _compiled
+
+
+def compiled(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Found as it runs, so that no look at the code shows what is called."""
+    found: torch.Tensor = globals()[HIDDEN](x, weight)
+    return found
 
 
 COMPILED: dict[str, Change] = {
@@ -205,3 +220,58 @@ def test_an_operator_of_compiled_code_is_refused_by_name(tiny: dict[str, Path], 
     model = adopt_model(module, device="cpu", attention="sdpa", what="m")
     session = opening.session_of(model, schedule=opening.default_schedule(16))
     assert session.run(session.slot(), [5, 6], [1]).isfinite().all()
+
+
+@torch.library.custom_op("kvg_tests::mixed", mutates_args=())
+def mixed(x: torch.Tensor) -> torch.Tensor:
+    return x - x.mean(1, keepdim=True)
+
+
+LONG = 64
+"""Tokens from which a model here takes another way: more than any check runs."""
+BRANCHES: dict[str, tuple[Change, str]] = {
+    "an operator over tokens": (MIXING["mean over tokens"], r"torch\.Tensor\.mean"),
+    "a product of what follows from tokens": (lambda x: x @ x.mT @ x, r"torch\.Tensor\.\S+ of .*"),
+    "an operator of one's own": (lambda x: mixed(x), r"kvg_tests\.mixed\.default"),
+    "an operator by its name": (lambda x: torch.ops.aten.tanh(x), r"aten\.tanh"),
+}
+
+
+@pytest.mark.parametrize("what", BRANCHES)
+def test_a_branch_that_only_long_texts_take_is_refused_where_it_is_taken(
+    tiny: dict[str, Path], what: str
+) -> None:
+    """Nothing is given out, and the slot goes on from where it was."""
+    change, name = BRANCHES[what]
+    module = AutoModelForCausalLM.from_pretrained(tiny["llama"], dtype=torch.float32)
+    hooked(module, lambda x: change(x) if x.shape[1] > LONG else x)
+    model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+    session = opening.session_of(model, schedule=None)
+    ids, slot, fresh = [*range(200)], session.slot(), session.slot()
+    session.run(slot, ids[:10], [])
+    with pytest.raises(Incompatible, match=rf"operator {name}, called by LlamaMLP") as caught:
+        session.prefill(slot, ids[10:], [199])
+    assert caught.value.code == 7
+    assert slot.length == 10 and slot.ids == ids[:10]
+    after = session.run(slot, ids[10:40], range(30))
+    assert torch.equal(after, session.run(fresh, ids[:40], range(10, 40)))
+
+
+def test_a_deposit_that_comes_to_an_unknown_operator_stores_nothing(
+    tiny: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(tiny["llama"], dtype="BF16", device="cpu", attention="kvg_invariant")
+    change = MIXING["mean over tokens"]
+    hooked(model.module, lambda x: change(x) if x.shape[1] > LONG else x)
+    session = opening.session_of(model, schedule=None)
+    monkeypatch.setattr("kvg.model.opening.open_session", lambda *_, **__: session)
+    user = models.User.make(tmp_path / "user")
+    user.add("tiny", tiny["llama"])
+    signing_key(user.settings, user.store)
+    objects = user.store.root / "objects"
+    before = sorted(objects.rglob("*"))
+    request = DepositRequest("t", text=models.text_of(tiny["llama"], 300))
+    with pytest.raises(Incompatible, match=r"operator torch\.Tensor\.mean, called by LlamaMLP"):
+        deposit(user.store, user.settings, request)
+    assert sorted(objects.rglob("*")) == before
+    assert user.store.ref("t") is None
