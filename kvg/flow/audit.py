@@ -11,6 +11,7 @@ from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.flow.attested import attested
 from kvg.flow.checkpoint import checkpoint
+from kvg.flow.freshness import contract_of, stale_reason
 from kvg.flow.log import log
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 from kvg.flow.records.findings import Finding, VerifySummary
@@ -48,7 +49,7 @@ def audit(store: Store, settings: Settings, results: Sequence[Path] = ()) -> Aud
     checked = summary if isinstance(summary, VerifySummary) else None
     trusted = list(trust_list(store, settings))
     head, trust = checkpoint(store), store.trust
-    artifacts = tuple(_artifacts(store, faults))
+    artifacts = tuple(_artifacts(store, settings.cwd, faults))
     return Audit(
         store=str(store.root),
         origin=head.origin,
@@ -84,7 +85,7 @@ def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFi
     return tuple(published(settings.cwd, results))
 
 
-def _artifacts(store: Store, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
+def _artifacts(store: Store, cwd: Path, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
     """Every artifact with a ref, by its first name; then those that only the log remembers."""
     names: dict[Digest, list[str]] = {}
     for name, digest in sorted(store.refs().items()):
@@ -94,11 +95,11 @@ def _artifacts(store: Store, faults: Sequence[Finding]) -> Iterator[AuditedArtif
         if digest not in forgotten:
             names.setdefault(digest, [])
     for digest, refs in names.items():
-        yield _artifact(store, digest, tuple(refs), faults)
+        yield _artifact(store, cwd, digest, tuple(refs), faults)
 
 
 def _artifact(
-    store: Store, digest: Digest, refs: tuple[str, ...], faults: Sequence[Finding]
+    store: Store, cwd: Path, digest: Digest, refs: tuple[str, ...], faults: Sequence[Finding]
 ) -> AuditedArtifact:
     manifest = _manifest(store, digest)
     found = attested(store, digest)
@@ -117,6 +118,7 @@ def _artifact(
         failed=found.failed,
         said=tuple(_saying(item) for item in found.opened),
         deposited=_moment(found.provenance),
+        stale=stale_reason(store, cwd, contract_of(found.provenance)),
     )
 
 

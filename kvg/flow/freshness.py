@@ -1,22 +1,23 @@
 """Freshness contracts: until when something holds, which files it was made from, which schema.
 
 They stand in the attestation. What is stale is a miss, with the reason. A file is named as it lies
-from the folder of the store; one that is not there says nothing, and one that can't be read has
-changed.
+from the folder of the store, or from the current one; another is refused, since nobody could find
+it again. What can't be seen to be fresh is stale: a file that is not there, that can't be read, or
+whose name leads elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, Sha256Stream
 from kvg.errors import Corrupt, NotFound, UsageError
-from kvg.flow.settings import check_file_name
+from kvg.flow.settings import STORE_FOLDER, check_file_name
 from kvg.frozen import frozen
 from kvg.objects.statement import Resource
 
@@ -29,6 +30,7 @@ SCHEMA_KEY = "freshness.schema"
 """The store's setting that says which schema version is in force."""
 
 _UNTIL, _FILE, _SCHEMA = "valid until ", "depends ", "schema "
+_DIGITS = 16
 
 
 @frozen
@@ -58,13 +60,18 @@ def contract_of_proof(said: TestResult) -> Contract:
     """What the statement about a method promises."""
     until, schema, files = None, None, []
     for part in said.configuration:
-        if part.name.startswith(_UNTIL) and part.name[len(_UNTIL) :].isdecimal():
-            until = int(part.name[len(_UNTIL) :])
-        elif part.name.startswith(_FILE) and len(part.name) > len(_FILE):
-            files.append(Resource(part.name[len(_FILE) :], part.digest))
+        if part.name.startswith(_UNTIL):
+            until = _moment(part.name[len(_UNTIL) :])
+        elif part.name.startswith(_FILE):
+            files.append(Resource(part.name[len(_FILE) :] or "/", part.digest))
         elif part.name.startswith(_SCHEMA):
             schema = part.name[len(_SCHEMA) :]
     return Contract(until, tuple(files), schema)
+
+
+def _moment(text: str) -> int:
+    """Seconds since 1970; what is no number, or too long for one, is over."""
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else 0
 
 
 def contract_for(
@@ -83,7 +90,10 @@ def contract_for(
 
 
 def depends_of(store: Store, settings: Settings, paths: Sequence[Path]) -> tuple[Resource, ...]:
-    """Files with the digests that they have now. Raises ``NotFound`` for one that is not there."""
+    """Files with the digests that they have now.
+
+    Raises ``NotFound`` for one that is not there, ``UsageError`` for one that can't be found again.
+    """
     found = []
     for path in paths:
         digest = _digest(settings.cwd / path)
@@ -101,11 +111,12 @@ def stale_reason(
     """Why what is under ``contract`` counts no more; None when it is fresh."""
     until, now = contract.valid_until, int(time.time()) if now is None else now
     if until is not None and until < now:
-        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
+        moment = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(max(0, until)))
         return f"stale: valid until {moment}"
     for part in contract.depends:
-        if part.digest is not None and _has_changed(store, cwd, part):
-            return f"stale: {part.name} has changed"
+        reason = _outdated(store, cwd, part)
+        if reason is not None:
+            return f"stale: {reason}"
     if contract.schema_version is None:
         return None
     wanted = store.config.get(SCHEMA_KEY)
@@ -121,29 +132,55 @@ def check_fresh(store: Store, cwd: Path, said: Provenance | None, *, what: str) 
         raise NotFound(f"{what}: {reason}", hint="deposit it again; kvg ls --stale")
 
 
-def _has_changed(store: Store, cwd: Path, part: Resource) -> bool:
-    name = PurePosixPath(part.name)
-    if name.is_absolute() or ".." in name.parts:
-        return False
-    for folder in _bases(store, cwd):
-        if os.path.lexists(folder / name):
-            return _digest(folder / name) != part.digest
-    return False
+def _outdated(store: Store, cwd: Path, part: Resource) -> str | None:
+    """Why a file does not stand for what depends on it; None when it is there and as it was."""
+    if part.digest is None or not _leads_down(part.name):
+        return f"{part.name}, on which it depends, can't be checked from here; deposit it again"
+    folders = _bases(store, cwd)
+    for folder in folders:
+        if os.path.lexists(folder / part.name):
+            return (
+                None if _digest(folder / part.name) == part.digest else f"{part.name} has changed"
+            )
+    where = folders[0] / part.name
+    return f"{part.name}, on which it depends, is not here; put it at {where}, or deposit it again"
 
 
-def _bases(store: Store, cwd: Path) -> Iterator[Path]:
-    if store.root.name == ".kvg":
-        yield store.root.parent
-    yield cwd
+def _leads_down(name: str) -> bool:
+    """Whether ``name`` is that of a file below the folder that it is looked for in."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts and "\0" not in name
+
+
+def _bases(store: Store, cwd: Path) -> tuple[Path, ...]:
+    """The folders that files are looked for in, the first that has one decides."""
+    return (store.root.parent, cwd) if store.root.name == STORE_FOLDER else (cwd,)
 
 
 def _name(store: Store, settings: Settings, path: Path) -> str:
-    """The path from the folder of the store; the bare name where it lies elsewhere."""
-    full = (settings.cwd / path).absolute()
-    for base in _bases(store, settings.cwd):
-        if full.is_relative_to(base.absolute()) and ".." not in full.parts:
-            return full.relative_to(base.absolute()).as_posix()
-    return path.name
+    """The path from the folder of the store, or else from the current one, that leads to it.
+
+    Raises ``UsageError`` for a file outside both.
+    """
+    full = settings.cwd / path
+    bases = _bases(store, settings.cwd)
+    for base in bases:
+        for place in (Path(os.path.abspath(full)), full.resolve()):
+            for folder in (Path(os.path.abspath(base)), base.resolve()):
+                if place.is_relative_to(folder) and _is_same(place, full):
+                    return place.relative_to(folder).as_posix()
+    folders = " and ".join(dict.fromkeys(str(base.resolve()) for base in bases))
+    raise UsageError(
+        f"{path}: outside {folders}, where files are looked for again when it is used",
+        hint="copy it there, and depend on the copy",
+    )
+
+
+def _is_same(place: Path, full: Path) -> bool:
+    try:
+        return place.samefile(full)
+    except OSError:
+        return False
 
 
 def _digest(path: Path) -> Digest | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kvg import canon
 from kvg.digest import short
 from kvg.errors import Corrupt
 from kvg.flow.attested import attested
+from kvg.flow.freshness import contract_of, stale_reason
 from kvg.flow.records.artifacts import Artifact, Attestation
 
 if TYPE_CHECKING:
@@ -28,8 +30,11 @@ GATE_KINDS = {
 """The kind of a gate is its name, or what stands before its first colon."""
 
 
-def show(store: Store, target: str) -> Artifact:
-    """The artifact ``target``. Raises ``NotFound``, ``Corrupt``, ``Incompatible``."""
+def show(store: Store, target: str, cwd: Path = Path()) -> Artifact:
+    """The artifact ``target``; files that it depends on are looked for from ``cwd``, too.
+
+    Raises ``NotFound``, ``Corrupt``, ``Incompatible``.
+    """
     from kvg.objects.manifest import encode_manifest
 
     digest = store.resolve(target).digest
@@ -53,6 +58,7 @@ def show(store: Store, target: str) -> Artifact:
         gates=found.gates,
         attestations=tuple(_attestation(item) for item in found.opened),
         verification=verification(store, found),
+        stale=stale_reason(store, cwd, contract_of(found.provenance)),
     )
 
 

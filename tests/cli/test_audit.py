@@ -133,7 +133,7 @@ def test_names_from_the_store_are_only_text(rich: Stored, kvg: Run) -> None:
     record = audit(rich.store, settings)
     from dataclasses import replace
 
-    item = replace(next(_artifacts(rich.store, ())), refs=(hostile,), gates=(hostile,))
+    item = replace(next(_artifacts(rich.store, Path.cwd(), ())), refs=(hostile,), gates=(hostile,))
     text = page_of(replace(record, artifacts=(item,), store=hostile, unchecked=(hostile,)))
     assert "<script>alert" not in text and text.count("<script>") == 1
     assert "<script>" not in bars((item,))

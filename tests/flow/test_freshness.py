@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from kvg.flow.freshness import Contract, contract_of_proof, stale_reason
+from kvg.digest import sha256
+from kvg.errors import UsageError
+from kvg.flow.freshness import Contract, contract_of_proof, depends_of, stale_reason
 from kvg.objects.statement import PASSED, Resource, TestResult
 from tests import models
 from tests.flow.conftest import Ran
@@ -44,12 +48,24 @@ def test_a_file_that_changed(user: models.User, kvg: Kvg) -> None:
 
 
 def test_what_lies_in_the_place_of_a_file_is_not_that_file(user: models.User, kvg: Kvg) -> None:
-    """A file that is not there says nothing: a clone has none of them."""
+    """Nor is none: a clone, which has none of them, gives nothing that depends on one."""
     rates = user.folder / "rates.csv"
     rates.write_text("3")
     assert kvg("deposit", "a", "--text", TEXT, "--depends", "rates.csv").code == 0
     rates.unlink()
+    gone = "stale: rates.csv, on which it depends, is not here; put it at "
+    gone += f"{rates}, or deposit it again"
+    missed = kvg(*GRAFT, "--json")
+    assert missed.code == 3 and gone in json.loads(missed.err)["message"]
+    assert stale(kvg) == [gone]
+    assert json.loads(kvg("show", "a", "--json").out)["stale"] == gone
+    assert gone in kvg("show", "a").out and gone in kvg("audit").out
+    audited = json.loads(kvg("audit", "--json").out)
+    assert [item["stale"] for item in audited["artifacts"]] == [gone]
+    rates.write_text("3")
     assert kvg(*GRAFT).code == 0 and stale(kvg) == []
+    assert json.loads(kvg("show", "a", "--json").out)["stale"] is None
+    rates.unlink()
     rates.mkdir()
     assert kvg(*GRAFT).code == 3 and stale(kvg) == ["stale: rates.csv has changed"]
     rates.rmdir()
@@ -95,8 +111,74 @@ def test_a_contract_in_a_test_result(user: models.User) -> None:
     said = TestResult(PASSED, "method", (Resource("program"), *contract.resources()))
     assert contract_of_proof(said) == contract
     assert contract_of_proof(TestResult(PASSED, "method")) == Contract()
-    outside = Contract(
-        depends=(Resource("../x", file.digest), Resource("/etc/passwd", file.digest))
-    )
-    assert stale_reason(user.store, user.folder, outside) is None
-    assert stale_reason(user.store, user.folder, contract, now=1_600_000_000) is None
+    gone = stale_reason(user.store, user.folder, contract, now=1_600_000_000)
+    assert gone is not None and "a b.csv, on which it depends, is not here" in gone
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/x", "a/../../x", "..", ".", "/", "a\0b", "depends on nothing"]
+)
+def test_what_others_attested_of_a_file_that_can_t_be_checked_is_stale(
+    user: models.User, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing outside is opened for it, whether or not it is as they say."""
+    (user.folder.parent / "x").write_text("x")
+    (user.folder / "depends on nothing").write_text("x")
+    digest = None if name == "depends on nothing" else sha256(b"x")
+    monkeypatch.setattr("kvg.flow.freshness._digest", lambda path: pytest.fail(str(path)))
+    said = TestResult(PASSED, "method", (Resource(f"depends {name}", digest),))
+    for contract in (contract_of_proof(said), Contract(depends=(Resource(name, digest),))):
+        reason = stale_reason(user.store, user.folder, contract)
+        assert reason is not None and f"{name}, on which it depends, can't be checked" in reason
+
+
+@pytest.mark.parametrize("until", ["soon", "", "9" * 5000, "-1"])
+def test_a_time_that_can_t_be_read_is_over(user: models.User, until: str) -> None:
+    said = TestResult(PASSED, "method", (Resource(f"valid until {until}"),))
+    reason = stale_reason(user.store, user.folder, contract_of_proof(said))
+    assert reason == "stale: valid until 1970-01-01 00:00:00Z"
+    assert stale_reason(user.store, user.folder, Contract(-(2**53) + 1)) == reason
+
+
+def test_a_file_that_nobody_could_find_again_is_refused(user: models.User, kvg: Kvg) -> None:
+    """Outside the folder of the store and the current one; and nothing is stored."""
+    outside = user.folder.parent / "outside.csv"
+    outside.write_text("3")
+    (user.folder / "p.py").write_text("def solve(a): return a\n")
+    deposit = ("deposit", "a", "--text", TEXT)
+    add = ("method", "add", "--text", "Say 7.", "--program", "p.py", "--checker", "p.py")
+    learn = ("solve", "Say 7.", "--model", "tiny", "--checker", "p.py", "--learn")
+    for words in (deposit, add, learn):
+        for name in ("../outside.csv", str(outside), "data/../../outside.csv"):
+            (user.folder / "data").mkdir(exist_ok=True)
+            refused = kvg(*words, "--depends", name, "--json")
+            assert refused.code == 2, words
+            assert f"outside {user.folder}," in json.loads(refused.err.splitlines()[-1])["message"]
+    assert user.store.refs() == {} and user.store.log.size == 0
+
+
+def test_ways_of_naming_a_file(
+    user: models.User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is written and whatever links are on the way, the name found leads to it."""
+    inside, elsewhere = user.folder / "data", tmp_path / "elsewhere"
+    (elsewhere / "deep").mkdir(parents=True)
+    inside.mkdir()
+    (inside / "x").write_text("in")
+    (elsewhere / "x").write_text("else")
+    (user.folder / "up").symlink_to(elsewhere / "deep")
+    (user.folder / "linked").symlink_to(elsewhere / "x")
+    (tmp_path / "alias").symlink_to(user.folder)
+    settings = user.settings
+
+    def name(path: str | Path, cwd: Path = user.folder) -> str:
+        (found,) = depends_of(user.store, replace(settings, cwd=cwd), [Path(path)])
+        assert stale_reason(user.store, cwd, Contract(depends=(found,))) is None
+        return found.name
+
+    assert name("./data/../data/x") == name(inside / "x") == name("x", inside) == "data/x"
+    assert name(tmp_path / "alias/data/x") == name("data/x", tmp_path / "alias") == "data/x"
+    assert name("linked") == "linked"  # what it leads to is watched by the name that leads there
+    assert name("x", elsewhere) == "x"  # the current folder, where it has to be used again
+    with pytest.raises(UsageError, match="outside"):
+        name("up/../x")  # that is elsewhere/x, whatever it looks like

@@ -33,6 +33,8 @@ def artifact(record: Artifact, view: View) -> Iterator[str]:
             ("gates", listed(record.gates)),
         )
     )
+    if record.stale is not None:
+        yield f"{view.terminal.out(printable(record.stale), 'yellow')}\n"
     for attested in record.attestations:
         yield from attestation(attested, view)
     if view.verbose:

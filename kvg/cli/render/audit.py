@@ -10,6 +10,7 @@ from kvg.cli.render.findings import finding
 from kvg.cli.render.keys import revocation, trusted_key
 from kvg.cli.render.stores import cosignature, log_entry
 from kvg.cli.render.words import brief, count, listed, size, values
+from kvg.cli.terminal import printable
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
 RECENT = 10
@@ -61,6 +62,8 @@ def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
     yield "  ".join(shown) + "\n"
     yield f"  signed by {_keys(record.depositors)}; replayed by {_keys(record.verifiers)}\n"
     yield f"  gates: {listed(record.gates) if record.gates else 'none'}\n"
+    if record.stale is not None:
+        yield f"  {view.terminal.out(printable(record.stale), 'yellow')}\n"
     if record.failed:
         yield f"  {view.terminal.out('failed: ' + listed(record.failed), 'red')}\n"
     if view.verbose:

@@ -115,11 +115,12 @@ def _artifacts(record: Audit) -> str:
             _keys(item.verifiers),
             ", ".join(item.gates) or "none",
             ", ".join(item.failed),
+            item.stale or "",
         )
         for item in record.artifacts
     ]
     names = ("ref", "digest", "verdict", "tokens", "size", "model")
-    return _table((*names, "signed by", "replayed by", "gates", "failed"), rows)
+    return _table((*names, "signed by", "replayed by", "gates", "failed", "stale"), rows)
 
 
 def _said(artifacts: Sequence[AuditedArtifact]) -> str:

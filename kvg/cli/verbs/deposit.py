@@ -76,7 +76,11 @@ def deposit(
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option("--depends", metavar="FILE", help="A file that the text depends on."),
+        typer.Option(
+            "--depends",
+            metavar="FILE",
+            help="A file that the text depends on, in the store's folder or here.",
+        ),
     ] = None,
     schema_version: Annotated[
         str | None,

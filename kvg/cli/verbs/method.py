@@ -50,7 +50,11 @@ def add(
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option("--depends", metavar="FILE", help="A file that it depends on."),
+        typer.Option(
+            "--depends",
+            metavar="FILE",
+            help="A file that it depends on, in the store's folder or here.",
+        ),
     ] = None,
     schema_version: Annotated[
         str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")

@@ -14,11 +14,13 @@ def show(
 ) -> Record:
     """Show one artifact.
 
-    With --json all fields of its manifest, what is attested, and the outcome of each kind of check.
+    And why it is stale, if it is. With --json all fields of its manifest, what is attested, and the
+    outcome of each kind of check.
     """
     from kvg.flow.show import show as flow
 
-    return flow(invocation(ctx).store, ref)
+    run = invocation(ctx)
+    return flow(run.store, ref, run.settings.cwd)
 
 
 COMMANDS = {"show": show}

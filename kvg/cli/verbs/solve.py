@@ -66,7 +66,11 @@ def solve(
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option("--depends", metavar="FILE", help="A file that the answer depends on."),
+        typer.Option(
+            "--depends",
+            metavar="FILE",
+            help="A file that the answer depends on, in the store's folder or here.",
+        ),
     ] = None,
     schema_version: Annotated[
         str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")

@@ -31,7 +31,8 @@ class Artifact(Record):
     """One artifact: its manifest, what is attested, and the names of the first description.
 
     ``pages`` carry ``offset``, the page's place in its group's sequence of data, and ``dtype`` as
-    FP16, BF16 or FP32. ``verification`` values are None where nothing was run.
+    FP16, BF16 or FP32. ``verification`` values are None where nothing was run. ``stale`` says why
+    it counts no more, None when it is fresh.
     """
 
     type: ClassVar[str] = "artifact"
@@ -51,6 +52,7 @@ class Artifact(Record):
     gates: tuple[str, ...]
     attestations: tuple[Attestation, ...]
     verification: Mapping[str, object]
+    stale: str | None = None
 
 
 @frozen

@@ -31,7 +31,8 @@ class Saying(Record):
 
 @frozen
 class AuditedArtifact(Record):
-    """One artifact; ``stands`` says whether every check that was made held for it."""
+    """One artifact; ``stands`` says whether every check that was made held for it, ``stale`` why it
+    is given to nobody all the same."""
 
     type: ClassVar[str] = "audited-artifact"
     digest: str
@@ -48,6 +49,7 @@ class AuditedArtifact(Record):
     failed: tuple[str, ...]
     said: tuple[Saying, ...]
     deposited: int | None
+    stale: str | None = None
 
 
 @frozen
