@@ -28,7 +28,7 @@ def verify(
     recompute: float | None = None,
     lock: Path | None = None,
 ) -> Iterator[Finding | VerifySummary]:
-    """Every problem found, then a summary. ``targets`` empty means all refs.
+    """Every problem found, then a summary. ``targets`` empty means all refs and all methods.
 
     ``lock`` is a lock file: without targets its refs are checked, and each has to stand for what it
     says. ``expect_digest`` is what the one target must stand for. ``recompute`` is how many percent
@@ -59,10 +59,11 @@ def verify(
             yield Finding(found.code, found.kind, found.object, found.message, found.hint)
             continue
         if again is not None:
-            for name, digest in _once(
-                named if targets or lock is not None else sorted(store.refs().items())
-            ):
-                yield from again.check(name, digest)
+            computed = named if targets or lock is not None else sorted(store.refs().items())
+            methods = checks.methods_among(store, (digest for _, digest in computed))
+            for name, digest in _once(computed):
+                if digest not in methods:
+                    yield from again.check(name, digest)
         yield VerifySummary(
             found.artifacts,
             found.objects,
@@ -73,6 +74,7 @@ def verify(
             recomputed=0 if again is None else again.pages,
             differing=0 if again is None else again.differing,
             absent=found.absent,
+            methods=found.methods,
         )
 
 

@@ -16,6 +16,10 @@ SCHEMA: Final = "kvg.method/1"
 METHOD_GATE: Final = "method"
 """The name of the gate that a method passes: right on every generated instance."""
 
+FAMILY: Final = "family"
+PROGRAM: Final = "program"
+CHECKER: Final = "checker"
+
 MAX_PROGRAM_BYTES: Final = 1 << 20
 
 
@@ -44,6 +48,11 @@ class Method:
     @property
     def digest(self) -> Digest:
         return sha256(self.document)
+
+    @property
+    def parts(self) -> tuple[tuple[str, Digest], ...]:
+        """What the document names: what it is, and its digest. What runs comes first."""
+        return (PROGRAM, self.program), (CHECKER, self.checker), (FAMILY, self.family)
 
 
 def parse_method(data: bytes, *, what: str) -> Method:

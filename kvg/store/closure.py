@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
-from kvg.objects.statement import Provenance, Resource, parse_statement
+from kvg.objects.statement import Provenance, Resource, TestResult, parse_statement
 from kvg.signing.dsse import parse_envelope
 
 if TYPE_CHECKING:
@@ -80,28 +80,40 @@ def attested(store: Store, digest: Digest) -> tuple[Digest, ...]:
     return tuple(found)
 
 
-def named_by(store: Store, envelope: Digest) -> Iterator[Digest]:
-    """The digests that the statement in ``envelope`` names, beside its subject and its parent."""
+def said_in(store: Store, envelope: Digest) -> Provenance | TestResult | None:
+    """What the statement in ``envelope`` says, whoever signed it; None when it can't be read."""
     what = f"attestation {short(envelope)}"
     try:
         raw = store.objects.read(envelope, what=what, limit=MAX_ENVELOPE_BYTES)
     except (Corrupt, Incompatible):
-        return
-    yield from digests_named(bytes(raw))
+        return None
+    return _said(bytes(raw))
+
+
+def named_by(store: Store, envelope: Digest) -> Iterator[Digest]:
+    """The digests that the statement in ``envelope`` names, beside its subject and its parent."""
+    yield from _named(said_in(store, envelope))
 
 
 def digests_named(envelope: bytes) -> Iterator[Digest]:
     """As ``named_by``, for the bytes of an envelope. One that can't be read names nothing."""
+    yield from _named(_said(envelope))
+
+
+def _said(envelope: bytes) -> Provenance | TestResult | None:
     try:
         payload = parse_envelope(envelope, what="attestation").payload
-        said = parse_statement(payload, what="attestation").predicate
+        return parse_statement(payload, what="attestation").predicate
     except (Corrupt, Incompatible):
-        return
+        return None
+
+
+def _named(said: Provenance | TestResult | None) -> Iterator[Digest]:
     if isinstance(said, Provenance):
         yield from (digest for digest in (said.family, said.method) if digest is not None)
         yield from _digests((*(said.source or ()), *said.depends))
         yield from _digests(part for part in (said.tokenizer, said.template) if part is not None)
-    else:
+    elif said is not None:
         yield from _digests((*said.configuration, *said.evidence))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, short
@@ -11,12 +11,16 @@ from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
 from kvg.objects.page import check_page_head, data_start
+from kvg.objects.statement import TestResult
 from kvg.parallel import in_order
+from kvg.store.closure import said_in
 from kvg.store.layout import CONFIG_FILE
 
 if TYPE_CHECKING:
     from kvg.log.log import Log
+    from kvg.problem.method import Method
     from kvg.store import Store
+    from kvg.trust import TrustFile
     from kvg.verify.judgement import Judgement
 
 TRUST = "trust.json"
@@ -42,7 +46,7 @@ class Finding:
 
 @frozen
 class ArtifactCheck:
-    """One artifact: its faults, and what was found good: ``objects``, digest to raw bytes."""
+    """One artifact or method: its faults, and what was found good: digest to raw bytes."""
 
     digest: Digest
     findings: tuple[Finding, ...]
@@ -72,6 +76,7 @@ class VerifySummary:
     policy_ok: bool
     recomputed: int = 0
     absent: int = 0
+    methods: int = 0
 
 
 class _Notes:
@@ -95,6 +100,10 @@ class _Notes:
 
     def saw(self, digest: Digest, size_bytes: int) -> None:
         self.objects[digest] = size_bytes
+
+    def is_known(self, digest: Digest) -> bool:
+        """Whether something was found out about ``digest``, good or bad."""
+        return digest in self.objects or any(item.object == digest for item in self.findings)
 
     def has(self, *kinds: str) -> bool:
         return any(finding.kind in kinds for finding in self.findings)
@@ -121,8 +130,6 @@ def check_artifact(
     takes the SHA-256 alone, which says as much of the bytes; whether a graft, which looks at the
     BLAKE3, will find what the manifest says of that is then left to the graft.
     """
-    from kvg.verify.judgement import required_gates
-
     what = ref or short(digest)
     notes = _Notes()
     absent: set[Digest] = set()
@@ -130,6 +137,68 @@ def check_artifact(
     if manifest is not None:
         absent.update(_absent(store, manifest))
         _check_pages(store, manifest, what, notes, checked, with_blake3, threads, absent)
+
+    def check_signed(judgement: Judgement, trust: TrustFile) -> None:
+        judgement.check_signed(trust, what=what)
+
+    return _concluded(store, digest, what, notes, require, check_signed, frozenset(absent))
+
+
+def check_method(store: Store, digest: Digest, *, require: Sequence[str] = ()) -> ArtifactCheck:
+    """As ``check_artifact``, for all that a method is made of. The proof is not run again."""
+    from kvg.verify.method import proved_by
+
+    what, notes = method_name(digest), _Notes()
+    method = _check_document(store, digest, what, notes)
+    for name, part in needed_by(store, digest, method):
+        with notes.noting(part):
+            notes.saw(part, store.objects.read(part, what=f"{what}: {name}").nbytes)
+
+    def check_signed(judgement: Judgement, trust: TrustFile) -> None:
+        proved_by(judgement, trust, what=what)
+
+    return _concluded(store, digest, what, notes, require, check_signed)
+
+
+def method_name(digest: Digest) -> str:
+    """What messages call a method."""
+    return f"method {short(digest)}"
+
+
+def _check_document(store: Store, digest: Digest, what: str, notes: _Notes) -> Method | None:
+    from kvg.verify.method import read_method
+
+    method: Method | None = None
+    with notes.noting(digest):
+        method = read_method(store, digest, what=what)
+        notes.saw(digest, len(method.document))
+    return method
+
+
+def needed_by(store: Store, digest: Digest, method: Method | None) -> Iterator[tuple[str, Digest]]:
+    """What there has to be beside a method's document, None where that can't be read: what each is,
+    and its digest. A statement's word that it was proved is enough to need the evidence."""
+    from kvg.problem.method import METHOD_GATE
+
+    yield from method.parts if method is not None else ()
+    for envelope in _attestations(store, digest):
+        said = said_in(store, envelope)
+        if isinstance(said, TestResult) and said.gate == METHOD_GATE:
+            yield from ((item.name, item.digest) for item in said.evidence if item.digest)
+
+
+def _concluded(
+    store: Store,
+    digest: Digest,
+    what: str,
+    notes: _Notes,
+    require: Sequence[str],
+    check_signed: Callable[[Judgement, TrustFile], None],
+    absent: frozenset[Digest] = frozenset(),
+) -> ArtifactCheck:
+    """What ``notes`` of its bytes and the judgement of its statements come to."""
+    from kvg.verify.judgement import required_gates
+
     bytes_ok = not notes.findings
     judgement = _judged(store, digest, what, notes)
     bytes_ok = bytes_ok and not notes.has("corrupt")
@@ -137,7 +206,7 @@ def check_artifact(
     if judgement is not None:
         _check_resources(store, judgement, what, notes)
         bytes_ok = bytes_ok and not notes.has("corrupt")
-        signatures_ok = _holds(notes, what, lambda: judgement.check_signed(store.trust, what=what))
+        signatures_ok = _holds(notes, what, lambda: check_signed(judgement, store.trust))
         gates = required_gates(store, require)
         policy_ok = _holds(notes, what, lambda: judgement.check_required(gates, what=what))
     return ArtifactCheck(
@@ -149,7 +218,7 @@ def check_artifact(
         policy_ok,
         judgement.gates if judgement else (),
         judgement.depositors if judgement else (),
-        frozenset(absent),
+        absent,
     )
 
 
@@ -272,7 +341,7 @@ def _check_resources(store: Store, judgement: Judgement, what: str, notes: _Note
         said += [*sources, *provenance.depends]
     for resource in said:
         digest = resource.digest
-        if digest is None or digest in notes.objects:
+        if digest is None or notes.is_known(digest):
             continue
         if resource not in sources and not store.objects.has(digest):
             continue
@@ -289,33 +358,38 @@ def check_store(
     with_blake3: bool = True,
     threads: int = 1,
 ) -> Iterator[Finding | VerifySummary]:
-    """Check the log, the trust file and each artifact: (name, digest) of every ref by default.
+    """Check the log, the trust file and each artifact or method: (name, digest) of every ref, and
+    every method, by default.
 
     Yields each fault as it is found and, last, the summary. Never stops at a fault.
     ``with_blake3`` as ``check_artifact``.
     """
     common = [*check_log(store), *check_trust(store), *check_config(store)]
     yield from common
-    named = _standing(store) if digests is None else digests
+    named = list(_standing(store) if digests is None else digests)
+    methods = methods_among(store, (digest for _, digest in named))
     good: dict[Digest, int] = {}
     checks: dict[Digest, ArtifactCheck] = {}
     for name, digest in named:
         if digest in checks:
             continue
-        check = check_artifact(
-            store,
-            digest,
-            require=require,
-            ref=name,
-            checked=good,
-            with_blake3=with_blake3,
-            threads=threads,
-        )
+        if digest in methods:
+            check = check_method(store, digest, require=require)
+        else:
+            check = check_artifact(
+                store,
+                digest,
+                require=require,
+                ref=name,
+                checked=good,
+                with_blake3=with_blake3,
+                threads=threads,
+            )
         yield from check.findings
         good.update(check.objects)
         checks[digest] = check
     yield VerifySummary(
-        len(checks),
+        len(checks) - len(methods),
         len(good),
         sum(good.values()),
         not any(finding.kind == "corrupt" for finding in common)
@@ -323,11 +397,25 @@ def check_store(
         not common and all(check.signatures_ok for check in checks.values()),
         not common and all(check.policy_ok for check in checks.values()),
         absent=len(frozenset().union(*(check.absent for check in checks.values()))),
+        methods=len(methods),
     )
 
 
-def _standing(store: Store) -> Sequence[tuple[str | None, Digest]]:
-    """Every ref; none when the log can't be read, which is a finding of its own."""
+def methods_among(store: Store, digests: Iterable[Digest]) -> frozenset[Digest]:
+    """Those of ``digests`` that are methods; what a ref stands for is an artifact."""
+    unnamed = frozenset(digests).difference(digest for _, digest in _refs(store))
+    return unnamed & store.methods() if unnamed else unnamed
+
+
+def _standing(store: Store) -> Iterator[tuple[str | None, Digest]]:
+    """Every ref, then every method; none when the log can't be read, a finding of its own."""
+    refs = _refs(store)
+    yield from refs
+    with suppress(Corrupt, Incompatible, Untrusted):
+        yield from ((None, digest) for digest in sorted(store.methods()))
+
+
+def _refs(store: Store) -> Sequence[tuple[str, Digest]]:
     try:
         return sorted(store.refs().items())
     except (Corrupt, Incompatible, Untrusted):

@@ -7,8 +7,8 @@ In this order, never stopping at a fault:
 - the copies of other publishers' logs; in a store that is a remote, too, the logs, pointers and
   keys that others pushed, and what those pointers stand for;
 - the index's tables against the log and the objects;
-- what each ref, pin and attestation needs: that it is there, and by SHA-256 and BLAKE3 what it was
-  (an artifact without a name may be half gone: gc takes the rest);
+- what each ref, pin, method and attestation needs: that it is there, and by SHA-256 and BLAKE3 what
+  it was (an artifact without a name may be half gone: gc takes the rest);
 - every other object, whether something needs it or not, and what in the folder is no object.
 
 What it does **not** say: whether signatures suffice (``kvg verify``), and whether pages are true
@@ -34,6 +34,7 @@ from kvg.trust.keyring import is_key_name
 from kvg.verify.check import (
     TRUST,
     Finding,
+    _check_document,
     _check_manifest,
     _check_page,
     _Notes,
@@ -41,6 +42,9 @@ from kvg.verify.check import (
     check_log,
     check_trust,
     finding_of,
+    method_name,
+    methods_among,
+    needed_by,
 )
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
@@ -89,6 +93,7 @@ class FsckSummary:
     unfinished: int
     faults: int
     repaired: int
+    methods: int = 0
 
 
 class _Tally:
@@ -98,6 +103,7 @@ class _Tally:
         self.good = 0
         self.size_bytes = 0
         self.artifacts = 0
+        self.methods = 0
         self.faults = 0
         self._seen = seen
         self.bad: list[Digest] = []
@@ -108,6 +114,15 @@ class _Tally:
     def saw(self, size_bytes: int) -> None:
         self.good += 1
         self.size_bytes += size_bytes
+
+    def told(self, notes: _Notes) -> Iterator[Finding]:
+        """Count what ``notes`` hold; its faults, each of an object."""
+        for size_bytes in notes.objects.values():
+            self.saw(size_bytes)
+        self.faults += len(notes.findings)
+        for finding in notes.findings:
+            self.bad.append(Digest(finding.object))
+            yield finding
 
 
 def fsck(
@@ -183,6 +198,7 @@ def _fsck(
         unfinished=_unfinished(store) if is_readable else 0,
         faults=tally.faults,
         repaired=repaired,
+        methods=tally.methods,
     )
 
 
@@ -283,9 +299,10 @@ def _index_findings(store: Store) -> Iterator[Finding]:
 def _artifacts(
     store: Store, tally: _Tally, threads: int, advance: Callable[[int], None]
 ) -> Iterator[Finding]:
-    """What the log names: each artifact with its pages, then trust files and attestations."""
+    """What the log names: each artifact with its pages, each method with its parts, then trust
+    files and attestations."""
     named = {digest: name for name, digest in sorted(store.refs().items(), reverse=True)}
-    methods = store.methods()
+    methods = methods_among(store, store.methods())
     unnamed = {digest for digest in store.artifacts() if store.is_complete(digest)}
     idle = idle_pins(store)
     for digest in sorted(idle):
@@ -294,6 +311,9 @@ def _artifacts(
     for digest in sorted({*named, *store.pins(), *unnamed} - methods - idle):
         tally.artifacts += 1
         yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
+    for digest in sorted(methods):
+        tally.methods += 1
+        yield from _method(store, digest, tally, threads)
     for subject, envelope in store.logged_envelopes():
         yield from _object(store, envelope, f"attestation of {short(subject)}", tally, threads)
     for version, digest in store.trust_versions():
@@ -325,12 +345,17 @@ def _artifact(
             if tally.is_new(page.digest):
                 _check_page(store, manifest, page, what, notes, True, threads)
                 advance(1)
-    for size_bytes in notes.objects.values():
-        tally.saw(size_bytes)
-    tally.faults += len(notes.findings)
-    for finding in notes.findings:
-        tally.bad.append(Digest(finding.object))
-        yield finding
+    yield from tally.told(notes)
+
+
+def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterator[Finding]:
+    if not tally.is_new(digest):
+        return
+    what, notes = method_name(digest), _Notes()
+    method = _check_document(store, digest, what, notes)
+    yield from tally.told(notes)
+    for name, part in needed_by(store, digest, method):
+        yield from _object(store, part, f"{what}: {name}", tally, threads)
 
 
 def _objects(
@@ -348,10 +373,8 @@ def _object(
         return
     notes = _Notes()
     with notes.noting(digest):
-        tally.saw(store.objects.read(digest, what=what, threads=threads).nbytes)
-    tally.faults += len(notes.findings)
-    tally.bad += [digest for _ in notes.findings]
-    yield from notes.findings
+        notes.saw(digest, store.objects.read(digest, what=what, threads=threads).nbytes)
+    yield from tally.told(notes)
 
 
 def _strays(store: Store) -> Iterator[Path]:

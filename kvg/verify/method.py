@@ -8,8 +8,15 @@ from kvg.digest import Digest, short
 from kvg.errors import Corrupt, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, TestResult
-from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, Method, parse_method
-from kvg.trust import DEPOSITOR
+from kvg.problem.method import (
+    CHECKER,
+    MAX_PROGRAM_BYTES,
+    METHOD_GATE,
+    PROGRAM,
+    Method,
+    parse_method,
+)
+from kvg.trust import DEPOSITOR, TrustFile
 from kvg.verify.judgement import judge
 
 if TYPE_CHECKING:
@@ -58,16 +65,27 @@ def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
     - the log's checkpoint is signed, and the trust file is the one it names;
     - as many distinct trusted depositors as the threshold asks for say that it passed its proof,
       in statements that the log holds, and no trusted key says that it failed;
-    - the document and the program have their digests.
+    - the document, the program and the checker are there and have their digests.
 
     The proof is **not** run again. Raises ``Untrusted``, ``Corrupt``, ``Incompatible``.
     """
     what = f"method {short(digest)}"
-    judgement = judge(store, digest, what=what)
+    newest, said, signers = proved_by(judge(store, digest, what=what), store.trust, what=what)
+    method = read_method(store, digest, what=what)
+    program = _read_source(store, method.program, f"{what}: {PROGRAM}")
+    _read_source(store, method.checker, f"{what}: {CHECKER}")
+    return VerifiedMethod(digest, method, program, newest.envelope, signers, said)
+
+
+def proved_by(
+    judgement: Judgement, trust: TrustFile, *, what: str
+) -> tuple[Opened, TestResult, tuple[str, ...]]:
+    """The newest envelope that says that a method passed its proof, what it says, and the trusted
+    depositors who say so. Raises ``Untrusted`` where they do not suffice, or one says it failed."""
     proofs = [(item, said) for item in judgement.opened if (said := _proof(item)) is not None]
-    depositors = {key.keyid for key in store.trust.keys_for(DEPOSITOR)}
+    depositors = {key.keyid for key in trust.keys_for(DEPOSITOR)}
     by = {keyid for item, _ in proofs for keyid in item.signers} & depositors
-    needed = max(1, store.trust.threshold(DEPOSITOR))
+    needed = max(1, trust.threshold(DEPOSITOR))
     if len(by) < needed or METHOD_GATE not in judgement.gates:
         raise Untrusted(
             f"{what}: proved by {len(by)} of {needed} trusted depositors needed",
@@ -75,12 +93,17 @@ def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
         )
     if judgement.failed:
         raise Untrusted(f"{what}: a trusted key says that {', '.join(judgement.failed)} failed")
+    return (*proofs[-1], tuple(sorted(by)))
+
+
+def read_method(store: Store, digest: Digest, *, what: str) -> Method:
+    """The document ``digest``, its bytes checked. Raises ``Corrupt``, ``Incompatible``."""
     raw = store.objects.read(digest, what=what, limit=MAX_METHOD_BYTES)
-    method = parse_method(bytes(raw), what=what)
-    program = store.objects.read(method.program, what=f"{what}: program", limit=MAX_PROGRAM_BYTES)
-    newest, said = proofs[-1]
-    signers = tuple(sorted(by))
-    return VerifiedMethod(digest, method, bytes(program), newest.envelope, signers, said)
+    return parse_method(bytes(raw), what=what)
+
+
+def _read_source(store: Store, digest: Digest, what: str) -> bytes:
+    return bytes(store.objects.read(digest, what=what, limit=MAX_PROGRAM_BYTES))
 
 
 def newest_method(

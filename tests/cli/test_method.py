@@ -420,6 +420,18 @@ def test_a_program_that_was_changed(kvg: Run, store: Store) -> None:
     assert kvg("solve", TEXT).code == 5
 
 
+def test_a_method_without_its_checker_answers_nothing(kvg: Run, store: Store) -> None:
+    added = kvg(*ADD, "--json").record
+    assert kvg("fsck").out == "7 objects, 0 artifacts, 1 method, log of 2: no faults\n"
+    assert kvg("verify").out.startswith("0 artifacts, 1 method: bytes ok, signature ok, policy ok")
+    assert kvg("verify", added["method"][7:19], "--json").record["methods"] == 1
+    store.objects.stored_path(added["checker"]).unlink()
+    for verb in (("solve", TEXT), ("fsck",), ("verify",), ("verify", added["method"])):
+        refused = kvg(*verb)
+        assert refused.code == 5
+        assert f"method {added['method'][:13]}: checker" in refused.out + refused.err
+
+
 def test_a_verdict_is_kept_for_one_log_and_one_trust_file(kvg: Run, store: Store) -> None:
     digest = Digest(kvg(*ADD, "--json").record["method"])
     verdicts = Verdicts()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import count, size
+from kvg.cli.render.words import artifacts_and_methods, count, size
 from kvg.cli.terminal import printable
 from kvg.flow.records.findings import Finding, VerifySummary
 
@@ -36,7 +36,8 @@ def verify_summary(record: VerifySummary, view: View) -> Iterator[str]:
         for name, good in verdicts
     )
     absent = f"; {count(record.absent, 'page')} not here, not checked" if record.absent else ""
-    yield f"{count(record.artifacts, 'artifact')}: {words}; {truth}{absent}\n"
+    what = artifacts_and_methods(record.artifacts, record.methods)
+    yield f"{what}: {words}; {truth}{absent}\n"
     if view.verbose:
         yield f"{count(record.objects, 'object')}, {size(record.bytes)} read\n"
 

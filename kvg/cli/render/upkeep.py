@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, columns, count, size
+from kvg.cli.render.words import artifacts_and_methods, brief, columns, count, size
 from kvg.cli.terminal import printable
 from kvg.flow.records.upkeep import (
     Collected,
@@ -29,10 +29,8 @@ def repaired(record: Repaired, view: View) -> Iterator[str]:
 
 def fsck_summary(record: FsckSummary, view: View) -> Iterator[str]:
     told = "no faults" if not record.faults else view.terminal.out(_faults(record), "red")
-    yield (
-        f"{count(record.objects, 'object')}, {count(record.artifacts, 'artifact')}, "
-        f"log of {record.log_entries:,}: {told}\n"
-    )
+    what = artifacts_and_methods(record.artifacts, record.methods)
+    yield f"{count(record.objects, 'object')}, {what}, log of {record.log_entries:,}: {told}\n"
     if record.unfinished:
         view.aside(
             f"{count(record.unfinished, 'artifact')} to be forgotten, not wholly removed: kvg gc"

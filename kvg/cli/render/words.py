@@ -13,6 +13,12 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def artifacts_and_methods(n_artifacts: int, n_methods: int) -> str:
+    """``1 artifact, 2 methods``; methods only where there are some."""
+    methods = f", {count(n_methods, 'method')}" if n_methods else ""
+    return f"{count(n_artifacts, 'artifact')}{methods}"
+
+
 def size(size_bytes: int) -> str:
     """Bytes in powers of 1024: ``3.1 MiB``."""
     amount, unit = float(size_bytes), 0

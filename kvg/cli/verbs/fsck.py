@@ -17,10 +17,10 @@ def fsck(
 ) -> Iterable[Record]:
     """Check every file of the store against every other.
 
-    Objects, the log, the trust file, the index, and that nothing that is named is missing. It goes
-    on after a fault and names each. --repair deletes nothing: bad objects are moved into the
-    store's folder lost-found, what is lost is fetched from the remotes that have it, and a broken
-    index is made anew. Signatures and policy are a matter of kvg verify.
+    Objects, the log, the trust file, the index, and that nothing is missing that is named, or that
+    a method needs. It goes on after a fault and names each. --repair deletes nothing: bad objects
+    are moved into the store's folder lost-found, what is lost is fetched from the remotes that have
+    it, and a broken index is made anew. Signatures and policy are a matter of kvg verify.
     """
     from kvg.flow.fsck import fsck as flow
     from kvg.flow.fsck import open_damaged

@@ -14,7 +14,8 @@ from kvg.flow.records import Record
 def verify(
     ctx: typer.Context,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs or digests; all refs if none.")
+        list[str] | None,
+        typer.Argument(metavar="REF", help="Refs or digests; all refs and methods if none."),
     ] = None,
     require: Annotated[
         list[str] | None,
@@ -37,7 +38,8 @@ def verify(
 ) -> Iterable[Record]:
     """Check bytes, signatures, policy and log.
 
-    Reads every byte of every artifact; needs no model. It goes on after a problem, lists all of
+    Reads every byte of every artifact, and of every method its program, checker and proof; needs no
+    model, and runs no proof again. It goes on after a problem, lists all of
     them, and the most severe decides the exit code. Whether the stored state is what the model
     computes, --recompute answers: pages drawn by chance are computed again from the tokens. So a
     lie is found whoever signed it.

@@ -42,3 +42,4 @@ class VerifySummary(Record):
     recomputed: int
     differing: int = 0
     absent: int = 0
+    methods: int = 0

@@ -37,6 +37,7 @@ class FsckSummary(Record):
     unfinished: int
     faults: int
     repaired: int
+    methods: int = 0
 
 
 @frozen
