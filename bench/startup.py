@@ -36,6 +36,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("config", "list"),
     ("config", "get", "core.device"),
     ("config", "set", "core.jobs", "2"),
+    ("config", "unset", "core.jobs"),
     ("model", "list"),
     ("key", "list"),
     ("key", "show", "bench"),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Corrupt, KvgError, NotFound, Untrusted, UsageError
-from kvg.flow.settings import check_device, check_text
 from kvg.frozen import frozen
 from kvg.parallel import MOST_THREADS
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.report import Report
     from kvg.store.config import Config, Value
-    from kvg.store.store import Store
 
 Env = Mapping[str, str]
 STORE, USER = "store", "user"
@@ -151,7 +149,7 @@ class Layers:
         for origin, config in self.configs:
             found = config.get(key)
             if found is not None:
-                return Found(_without_login(found), origin, str(config.path))
+                return Found(without_login(found), origin, str(config.path))
         if option is not None and option.default is not None:
             return Found(option.default, "default", None)
         return None
@@ -220,8 +218,8 @@ def make_settings(
         key_file=Path(key_file) if key_file else None,
         passphrase=passphrase_source(env, terminal),
         device=_text(layers.find("core.device")),
-        lock_wait=None if wait is None else _wait(wait),
-        jobs=_available() if jobs is None else _jobs(jobs),
+        lock_wait=None if wait is None else wait_of(wait),
+        jobs=_available() if jobs is None else jobs_of(jobs),
         report=report,
         dry_run=given.dry_run,
         assume_yes=given.yes,
@@ -268,78 +266,13 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "core.color": ("auto", "always", "never"),
-    "core.progress": ("true", "false"),
-    "store.codec": ("0", "1", "2"),
-}
-PINNED = "store.log"
-"""Pins the log of a store; not for editing."""
-
-
-def set_option(store: Store | None, settings: Settings, key: str, text: str) -> ConfigEntry:
-    """Write a setting into the store's configuration, or without a store into the user's.
-
-    Raises ``UsageError`` on a key that means nothing and on a value that does not fit.
-    """
-    from kvg.flow.records import ConfigEntry
-    from kvg.store.config import Config, parse_value
-
-    check_option(key, text)
-    value = parse_value(text)
-    if _is_address(key):
-        from kvg.flow.remote import absolute
-
-        value = absolute(text, settings.cwd)
-    config = Config(settings.user_config) if store is None else store.config
-    if not settings.tell_dry_run():
-        config.set(key, value)
-    shown = _without_login(value)
-    return ConfigEntry(key, shown, USER if store is None else STORE, str(config.path))
-
-
-def _is_address(key: str) -> bool:
-    return key.startswith("remote.") and key.endswith(".url")
-
-
-def _without_login(value: Value) -> Value:
+def without_login(value: Value) -> Value:
     """``value`` as it may be shown: an address without a name and password."""
     if not isinstance(value, str) or "://" not in value:
         return value
     from kvg.remote.address import shown
 
     return shown(value)
-
-
-def check_option(key: str, text: str) -> None:
-    """Raise ``UsageError`` unless ``key`` may be set to ``text``."""
-    import difflib
-
-    if key == PINNED:
-        raise UsageError(f"{key}: pins the store's log and cannot be set", hint="kvg init makes it")
-    if key not in BY_KEY and key.partition(".")[0] not in ("model", "remote"):
-        near = difflib.get_close_matches(key, list(BY_KEY), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(BY_KEY)}"
-        raise UsageError(f"{key}: no such setting", hint=hint)
-    if text not in CHOICES.get(key, (text,)):
-        raise UsageError(f"{key} {text}: not one of {', '.join(CHOICES[key])}")
-    if key == "core.jobs":
-        _jobs(Found(text, "flag", None))
-    if key == "core.lock-wait":
-        _wait(Found(text, "flag", None))
-    if key == "deposit.require" and not text.strip():
-        raise UsageError(f"{key}: no gate", hint="to require none, take it out of config.toml")
-    check_text(text, what=key)
-    if key == "store.quota" and not text.isdecimal():
-        raise UsageError(f"{key} {text}: not a number of bytes", hint="kvg quota SIZE")
-    if key == "core.device":
-        check_device(text)
-    if _is_address(key):
-        from kvg.flow.exchange.places import check_remote_name
-        from kvg.remote.address import check_address
-
-        check_remote_name(key.removeprefix("remote.").removesuffix(".url"))
-        check_address(text)
 
 
 def passphrase_source(env: Env, terminal: Terminal) -> Callable[[], bytes] | None:
@@ -424,7 +357,7 @@ def _text(found: Found | None) -> str:
     return "auto" if found is None else str(found.value)
 
 
-def _jobs(found: Found) -> int:
+def jobs_of(found: Found) -> int:
     number = _number(found, "core.jobs")
     if not number.is_integer() or not 1 <= number <= MOST_THREADS:
         raise UsageError(
@@ -434,7 +367,7 @@ def _jobs(found: Found) -> int:
     return int(number)
 
 
-def _wait(found: Found) -> float:
+def wait_of(found: Found) -> float:
     seconds = _number(found, "core.lock-wait")
     if not 0 <= seconds < float("inf"):
         raise UsageError(

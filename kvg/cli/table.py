@@ -252,9 +252,10 @@ VERBS: tuple[Verb, ...] = (
         subverbs=(
             ("get", "print the value of a setting"),
             ("set", "write a setting"),
+            ("unset", "take a setting out"),
             ("list", "list the settings"),
         ),
-        dry_run=("set",),
+        dry_run=("set", "unset"),
     ),
     Verb("completion", MEASURE, "print a shell's completion script", "completion"),
     Verb("version", MEASURE, "print the version", "version"),

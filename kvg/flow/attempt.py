@@ -25,6 +25,7 @@ from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, Resource
 from kvg.problem.family import Problem, parse_problem
+from kvg.problem.method import PROGRAM_GATE
 from kvg.problem.ranges import outside_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 MAX_TOKENS = 256
-PROGRAM_GATE = "test:method"
-"""What a trace passed whose program was proved on generated instances."""
-
 _PLACE = re.compile(r"\{\{|\}\}|\{(\d+):[^{}]*\}")
 _ASKED_PROGRAM = "Write a Python function for this problem.\nProblem: {problem}"
 
@@ -58,6 +56,7 @@ class SolveRequest:
     specs that the answer has to pass. ``learn`` deposits what passed. ``parent`` is the ref or
     digest of an exemplar, or a family's; None: what the newest artifact of this family declares.
     ``draft`` has a stored trace confirmed by a forward pass. ``tries`` is whether the model tries.
+    ``require`` are gates without which no answer is given, a stored one or the model's.
     """
 
     text: str
@@ -77,6 +76,7 @@ class SolveRequest:
     valid_until: int | None = None
     depends: tuple[Path, ...] = ()
     schema_version: str | None = None
+    require: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -133,6 +133,7 @@ def solve_or_try(
         request.text,
         constraint=request.constraint,
         names=request.names,
+        require=request.require,
         no_sandbox=request.no_sandbox,
     )
     if request.draft:
@@ -150,6 +151,7 @@ def _try(
     opened: Opened | None,
 ) -> AnswerFound:
     began, started = time.perf_counter(), time.time()
+    _check_required(request)
     problem = parse_problem(request.text, request.constraint, request.names)
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
@@ -180,6 +182,23 @@ def _try(
     return _learn(store, settings, request, problem, opened, tried, found, contract, started)
 
 
+def _check_required(request: SolveRequest) -> None:
+    """Raise ``Untrusted`` unless what the model gives is to pass all that is required."""
+    if not request.require:
+        return
+    from kvg.gates import parse_spec
+    from kvg.verify.judgement import spelled_out, unmet
+
+    asked = [parse_spec(spec).gate for spec in request.gates]
+    asked += [PROGRAM_GATE] if request.checker is not None else []
+    missing = unmet(spelled_out(request.require), asked)
+    if missing:
+        raise Untrusted(
+            f"nothing stored, and required gates are not asked for: {', '.join(missing)}",
+            hint="--gate SPEC; kvg gate list",
+        )
+
+
 def _is_met(store: Store, settings: Settings, request: SolveRequest, problem: Problem) -> bool:
     """Whether the values of ``problem`` meet its constraint."""
     if request.constraint is None:
@@ -207,7 +226,15 @@ def _learn(
     if tried.proved is not None:
         how = tried.proved
         stored = store_method(
-            store, problem, how.method, how.sources, how.proof, how.caller, contract, key
+            store,
+            problem,
+            how.method,
+            how.sources,
+            how.proof,
+            how.caller,
+            contract,
+            key,
+            [outcome for outcome in tried.outcomes if outcome.gate != PROGRAM_GATE],
         )
         method = stored.method
     learned = Learned(
@@ -347,13 +374,15 @@ def _passed(
     from kvg.flow.rejected import check_outcomes
     from kvg.flow.trace import trace_ref
     from kvg.gates import parse_spec
+    from kvg.verify.judgement import ALWAYS
 
     if not request.gates and not proved:
         return ()
     specs = [parse_spec(spec) for spec in request.gates]
     ref = trace_ref(problem.family.digest, request.text)
-    if request.learn:
-        check_policy(store, [*(spec.gate for spec in specs), *(o.gate for o in proved)], what=ref)
+    if request.learn:  # a method proves of itself nothing but its proof
+        own = [outcome.gate for outcome in proved] or ALWAYS
+        check_policy(store, [*own, *(spec.gate for spec in specs)], what=ref)
     outcomes = run_gates(store, settings, specs, given, begin, no_sandbox=request.no_sandbox)
     judged = (sha256(given.text), sha256(given.judged))
     check_outcomes(store, settings, ref, (*proved, *outcomes), judged, request.key)
@@ -433,7 +462,9 @@ def _drafted(
     from kvg.verify import verify_artifact
 
     problem = parse_problem(request.text, request.constraint, request.names)
-    trace, stale = find_trace(store, settings, problem.family.digest, request.text)
+    trace, stale = find_trace(
+        store, settings, problem.family.digest, request.text, require=request.require
+    )
     if trace is None:
         raise NotFound(
             stale or "no stored trace of this very text", hint="kvg solve TEXT --model M --learn"

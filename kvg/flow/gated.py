@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, sha256
 from kvg.errors import GateFailed
 from kvg.flow.rejected import check_outcomes
-from kvg.verify.judgement import ALWAYS, is_gate_met, required_gates
+from kvg.verify.judgement import ALWAYS, required_gates, unmet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def pass_gates(
     from kvg.gates import parse_spec
 
     specs = [parse_spec(spec) for spec in request.gates]
-    check_policy(store, [spec.gate for spec in specs], what=request.ref)
+    check_policy(store, [*ALWAYS, *(spec.gate for spec in specs)], what=request.ref)
     given = gate_input(source, problem, what=request.ref)
     asked = seeded(opened, lambda: _asked(source, problem, what=request.ref))
     outcomes = run_gates(store, settings, specs, given, asked, no_sandbox=request.no_sandbox)
@@ -53,14 +53,19 @@ def pass_gates(
     return outcomes
 
 
-def check_policy(store: Store, gates: Sequence[str], *, what: str) -> None:
+def check_policy(
+    store: Store,
+    gates: Sequence[str],
+    *,
+    what: str,
+    hint: str = "deposit with --gate SPEC; kvg gate list",
+) -> None:
     """Raise ``GateFailed`` unless ``gates`` are all that the store requires of a deposit."""
-    asked = (*ALWAYS, *gates)
-    missing = [name for name in required_gates(store) if not is_gate_met(name, asked)]
+    missing = unmet(required_gates(store), gates)
     if missing:
         raise GateFailed(
             f"{what}: the store requires gates that were not asked for: {', '.join(missing)}",
-            hint="deposit with --gate SPEC; kvg gate list",
+            hint=hint,
         )
 
 

@@ -15,7 +15,7 @@ from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
 from kvg.problem.family import Problem, parse_problem
-from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, Method
+from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
 from kvg.problem.ranges import SlotRange, range_value, read_ranges
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
     from kvg.flow.proving import Instance, Proof
     from kvg.flow.settings import Settings
+    from kvg.gates import GateOutcome
     from kvg.gates.calls import Caller
     from kvg.problem.literals import Literal
     from kvg.signing.keys import PrivateKey
     from kvg.store import Store
     from kvg.verify.method import VerifiedMethod
+
+_POLICY_HINT = (
+    f"a method's proof is a {PROGRAM_GATE}; kvg solve --learn --gate SPEC attests more of one"
+)
 
 
 @frozen
@@ -50,12 +55,15 @@ class MethodRequest:
 def add_method(store: Store, settings: Settings, request: MethodRequest) -> MethodEntry:
     """Prove the method, then sign and store it under its family.
 
-    Raises ``GateFailed`` naming the rule that it breaks; then nothing but evidence is left.
+    Raises ``GateFailed`` naming the rule that it breaks; then nothing but evidence is left. Also,
+    and before anything runs, when the store requires what such a proof is not.
     """
-    from kvg.flow.rejected import prove_or_reject
+    from kvg.flow.gated import check_policy
+    from kvg.flow.rejected import method_of, prove_or_reject
 
     program, checker = (read_program(settings, path) for path in (request.program, request.checker))
     problem = parse_problem(request.text, request.constraint, request.names)
+    check_policy(store, (METHOD_GATE,), what=method_of(problem), hint=_POLICY_HINT)
     ranges = ranges_of(settings, request.slots, problem)
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
@@ -170,11 +178,14 @@ def store_method(
     caller: Caller,
     contract: Contract,
     key: PrivateKey,
+    outcomes: Sequence[GateOutcome] = (),
 ) -> MethodEntry:
     """Store a proved method with its ``sources``, program and checker.
 
-    Everything that the statement names first, then the statement, then the log.
+    Everything that the statements name first, then the statements, then the log. ``outcomes`` are
+    of what else its answer passed.
     """
+    from kvg.flow.gated import attest_gates
     from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
     from kvg.signing.dsse import sign_envelope
 
@@ -196,7 +207,8 @@ def store_method(
         new = pending.put(method.document).new
         payload = encode_test_result(method.digest, said)
         envelope = pending.put(sign_envelope(payload, [key])).digest
-        published = store.record(method.digest, [envelope])
+        more = attest_gates(pending, outcomes, method.digest, key)
+        published = store.record(method.digest, [envelope, *more])
     return _entry(
         method,
         problem.family.text,

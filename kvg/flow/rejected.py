@@ -72,10 +72,14 @@ def prove_or_reject(
         return prove(caller, problem, ranges, *sources, holds=holds)
     except MethodRejected as error:
         seen = GateOutcome(METHOD_GATE, FAILED, error.reason, error.evidence, ())
-    ref = f"method of {short(problem.family.digest)}"
     judged = tuple(sha256(source) for source in sources)
-    check_outcomes(store, settings, ref, (seen,), judged, key)
+    check_outcomes(store, settings, method_of(problem), (seen,), judged, key)
     raise GateFailed(f"gate {METHOD_GATE}: {seen.reason}")
+
+
+def method_of(problem: Problem) -> str:
+    """What messages call a method that is not stored."""
+    return f"method of {short(problem.family.digest)}"
 
 
 def _keep(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -35,6 +36,7 @@ def solve(
     *,
     constraint: str | None = None,
     names: Sequence[str] = (),
+    require: Sequence[str] = (),
     no_sandbox: bool = False,
     verdicts: Verdicts | None = None,
     caller: Caller | None = None,
@@ -46,9 +48,11 @@ def solve(
 
     No near family is ever taken. A process that solves again gives ``verdicts``, a ``caller`` that
     keeps an enclosure ready, and a ``selector``, which is heeded as long as the log has not grown.
-    Raises ``UsageError``, ``Untrusted`` when there are methods and none counts, ``GateFailed`` when
-    the method fails on this instance or there is no sandbox.
+    Raises ``UsageError``, ``Untrusted`` when there are methods and none counts or none passed the
+    gates of ``require``, ``GateFailed`` when the method fails on this instance or there is no
+    sandbox.
     """
+    recall = partial(_recall, store, settings, text, require)
     began = time.perf_counter()
     problem = parse_problem(text, constraint, names)
     family = problem.family.digest
@@ -63,12 +67,12 @@ def solve(
             return _miss(family, canonical_us, select_us, "no method for this structure")
         if chosen is None and not any(item.is_method for item in members):
             reason = "no method for this structure"
-            return _recall(store, settings, family, text, canonical_us, select_us, reason)
+            return recall(family, canonical_us, select_us, reason)
         from kvg.flow.freshness import contract_of_proof, stale_reason
         from kvg.problem.ranges import outside_of
         from kvg.verify.method import Verdicts, newest_method
 
-        verify = (verdicts or Verdicts()).verify
+        verify = partial((verdicts or Verdicts()).verify, require=require)
         found = _of_view(store, family, chosen, selector, verify)
         found = found or newest_method(store, family, verify)
         verified = time.perf_counter()
@@ -76,12 +80,12 @@ def solve(
         if outside is None:
             outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
         if outside is not None:
-            return _recall(store, settings, family, text, canonical_us, select_us, outside)
+            return recall(family, canonical_us, select_us, outside)
         caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
         what = f"method {short(found.digest)}"
         answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
     if answer is None:
-        return _recall(store, settings, family, text, canonical_us, select_us, NOT_MET)
+        return recall(family, canonical_us, select_us, NOT_MET)
     return AnswerFound(
         status=HIT,
         family=family,
@@ -139,8 +143,9 @@ def _of_view(
 def _recall(
     store: Store,
     settings: Settings,
-    family: Digest,
     text: str,
+    require: Sequence[str],
+    family: Digest,
     canonical_us: float,
     select_us: float,
     reason: str,
@@ -149,7 +154,7 @@ def _recall(
     from kvg.flow.trace import find_trace
 
     began = time.perf_counter()
-    found, stale = find_trace(store, settings, family, text)
+    found, stale = find_trace(store, settings, family, text, require=require)
     missed = _miss(family, canonical_us, select_us, stale or reason)
     if found is None:
         return missed

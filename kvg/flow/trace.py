@@ -55,7 +55,7 @@ def trace_ref(family: Digest, text: str) -> str:
 
 
 def find_trace(
-    store: Store, settings: Settings, family: Digest, text: str
+    store: Store, settings: Settings, family: Digest, text: str, *, require: Sequence[str] = ()
 ) -> tuple[Trace | None, str | None]:
     """The trace of exactly ``text``, or None and, when there is a stale one, why.
 
@@ -68,7 +68,7 @@ def find_trace(
         return None, None
     from kvg.verify import verify_artifact
 
-    verified = verify_artifact(store, digest, ref=ref)
+    verified = verify_artifact(store, digest, require=require, ref=ref)
     said = verified.provenance
     parts = {part.name: part.digest for part in (said.source or ())} if said else {}
     is_it = said is not None and said.family == family

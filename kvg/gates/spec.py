@@ -104,14 +104,15 @@ def parse_spec(text: str) -> Spec:
     if kind.proves in _OPTIONS:
         argument, _, query = argument.partition("?")
         options = dict(_option(text, kind, part) for part in query.split("&") if part)
-    if kind.proves == CONSISTENCY and argument and not _is_count(argument):
+    if kind.proves == CONSISTENCY and argument and not is_count(argument):
         raise UsageError(f"gate {text}: not a number of seeds from 2 up", hint="consistency:88")
     if not argument and not kind.argument.startswith("["):
         raise UsageError(f"gate {text}: no {kind.argument}", hint=f"{name}:{kind.argument}")
     return Spec(text, kind, argument, options)
 
 
-def _is_count(text: str) -> bool:
+def is_count(text: str) -> bool:
+    """Whether ``text`` is a number of seeds that can agree or not."""
     return text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= 2
 
 

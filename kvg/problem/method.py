@@ -16,6 +16,9 @@ SCHEMA: Final = "kvg.method/1"
 METHOD_GATE: Final = "method"
 """The name of the gate that a method passes: right on every generated instance."""
 
+PROGRAM_GATE: Final = "test:method"
+"""What that proof counts as in a policy: a test. A trace has passed it whose program was proved."""
+
 FAMILY: Final = "family"
 PROGRAM: Final = "program"
 CHECKER: Final = "checker"

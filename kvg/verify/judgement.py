@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible, Untrusted
+from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.statement import (
@@ -127,8 +127,7 @@ class Judgement:
 
     def check_required(self, require: Iterable[str], *, what: str) -> None:
         """Raise ``Untrusted`` unless every required gate passed."""
-        passed = (*self.gates, *self.checks)
-        missing = [gate for gate in require if not is_gate_met(gate, passed)]
+        missing = unmet(require, (*self.gates, *self.checks))
         if missing:
             raise Untrusted(
                 f"{what}: required gates not met: {', '.join(missing)}; "
@@ -284,14 +283,46 @@ def _sort(outcome: TestResult, passed: set[str], failed: set[str]) -> None:
 
 def required_gates(store: Store, require: Iterable[str] = ()) -> tuple[str, ...]:
     """The store's policy and ``require`` together, presets spelled out, in order, once each."""
-    found: dict[str, None] = {}
-    for name in (*store.config.words(REQUIRE_KEY), *require):
-        found.update(dict.fromkeys(PRESETS.get(name, (name,))))
-    return tuple(found)
+    return spelled_out((*store.config.words(REQUIRE_KEY), *require))
+
+
+def spelled_out(require: Iterable[str]) -> tuple[str, ...]:
+    """``require`` with what each preset stands for, in order, once each."""
+    return tuple(dict.fromkeys(one for name in require for one in PRESETS.get(name, (name,))))
+
+
+def unmet(require: Iterable[str], gates: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``require`` that ``gates`` do not meet."""
+    passed = tuple(gates)
+    return tuple(name for name in require if not is_gate_met(name, passed))
+
+
+def check_requirement(requirement: str, *, what: str) -> None:
+    """Raise ``UsageError`` unless ``requirement`` is a preset or a gate that a deposit can pass."""
+    from kvg.gates.spec import CONSISTENCY, KINDS, is_count
+    from kvg.problem.method import PROGRAM_GATE
+
+    if requirement in PRESETS:
+        return
+    kinds = dict.fromkeys(kind.proves for kind in KINDS.values())
+    gates = (f"{kind.proves}:{name}" for name, kind in KINDS.items() if kind.proves != CONSISTENCY)
+    known = (*kinds, *gates, PROGRAM_GATE, *sorted(ALWAYS))
+    for name in requirement.split("|"):
+        kind, _, seeds = name.partition(":")
+        if name not in known and not (kind == CONSISTENCY and is_count(seeds)):
+            raise UsageError(
+                f"{what} {name}: no gate that a deposit can pass",
+                hint=f"one of {', '.join((*PRESETS, *known))}, consistency:K; a|b for one of two",
+            )
 
 
 def is_gate_met(requirement: str, gates: Iterable[str]) -> bool:
     """Whether a gate passed that ``requirement`` asks for: its whole name, or the kind before
-    its first colon; ``a|b`` asks for one of two."""
+    its first colon; ``a|b`` asks for one of two. A method's proof is a test, too."""
+    from kvg.problem.method import METHOD_GATE, PROGRAM_GATE
+
     wanted = set(requirement.split("|"))
-    return any(gate in wanted or gate.partition(":")[0] in wanted for gate in gates)
+    names = (*gates,)
+    if METHOD_GATE in names:
+        names = (*names, PROGRAM_GATE)
+    return any(name in wanted or name.partition(":")[0] in wanted for name in names)

@@ -17,10 +17,10 @@ from kvg.problem.method import (
     parse_method,
 )
 from kvg.trust import DEPOSITOR, TrustFile
-from kvg.verify.judgement import judge
+from kvg.verify.judgement import judge, required_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kvg.store import Store
     from kvg.verify.judgement import Judgement, Opened
@@ -48,29 +48,35 @@ class Verdicts:
         self._at: tuple[object, ...] = ()
         self._found: dict[Digest, VerifiedMethod] = {}
 
-    def verify(self, store: Store, digest: Digest) -> VerifiedMethod:
-        """As ``verify_method``; again only after the log or the trust file has changed."""
-        log = store.log
-        at = (store.root, log.origin, log.size, log.root, store.trust.version)
+    def verify(
+        self, store: Store, digest: Digest, *, require: Sequence[str] = ()
+    ) -> VerifiedMethod:
+        """As ``verify_method``; again only after the log, the trust file or what is required has
+        changed."""
+        log, required = store.log, required_gates(store, require)
+        at = (store.root, log.origin, log.size, log.root, store.trust.version, required)
         if at != self._at:
             self._at, self._found = at, {}
         if digest not in self._found:
-            self._found[digest] = verify_method(store, digest)
+            self._found[digest] = verify_method(store, digest, require=require)
         return self._found[digest]
 
 
-def verify_method(store: Store, digest: Digest) -> VerifiedMethod:
+def verify_method(store: Store, digest: Digest, *, require: Sequence[str] = ()) -> VerifiedMethod:
     """The method ``digest``, after checking, in this order:
 
     - the log's checkpoint is signed, and the trust file is the one it names;
     - as many distinct trusted depositors as the threshold asks for say that it passed its proof,
       in statements that the log holds, and no trusted key says that it failed;
+    - the store's required gates and those of ``require`` passed;
     - the document, the program and the checker are there and have their digests.
 
     The proof is **not** run again. Raises ``Untrusted``, ``Corrupt``, ``Incompatible``.
     """
     what = f"method {short(digest)}"
-    newest, said, signers = proved_by(judge(store, digest, what=what), store.trust, what=what)
+    judgement = judge(store, digest, what=what)
+    newest, said, signers = proved_by(judgement, store.trust, what=what)
+    judgement.check_required(required_gates(store, require), what=what)
     method = read_method(store, digest, what=what)
     program = _read_source(store, method.program, f"{what}: {PROGRAM}")
     _read_source(store, method.checker, f"{what}: {CHECKER}")

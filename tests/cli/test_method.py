@@ -432,6 +432,32 @@ def test_a_method_without_its_checker_answers_nothing(kvg: Run, store: Store) ->
         assert f"method {added['method'][:13]}: checker" in refused.out + refused.err
 
 
+@pytest.mark.parametrize(("policy", "missing"), [("seeds", "consistency"), ("formal", "formal")])
+def test_a_policy_that_a_proof_does_not_meet_keeps_a_method_out(
+    kvg: Run, store: Store, policy: str, missing: str
+) -> None:
+    kvg("config", "set", "deposit.require", policy)
+    size = store.log.size
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and refused.error["message"].endswith(f"asked for: {missing}")
+    assert store.log.size == size and not store.methods()
+
+
+def test_a_method_is_used_where_the_policy_is_met(kvg: Run, store: Store) -> None:
+    kvg("config", "set", "deposit.require", '["test", "formal|test:method"]')
+    assert kvg(*ADD).code == 0
+    for met in ("test", "test:method", "method", "formal|test"):
+        assert kvg("solve", TEXT, "--require", met).out == "42\n"
+    refused = kvg("solve", TEXT, "--require", "seeds", "--json")
+    assert refused.code == 6 and "not met: consistency" in refused.error["message"]
+    tried = kvg("solve", TEXT[:-1], "--require", "test", "--model", "none")
+    assert tried.code == 6 and "not asked for: test" in tried.err
+    kvg("config", "set", "deposit.require", "formal")
+    for verb in (("solve", TEXT), ("verify",)):
+        refused = kvg(*verb)
+        assert refused.code == 6 and "not met: formal" in refused.out + refused.err
+
+
 def test_a_verdict_is_kept_for_one_log_and_one_trust_file(kvg: Run, store: Store) -> None:
     digest = Digest(kvg(*ADD, "--json").record["method"])
     verdicts = Verdicts()

@@ -37,7 +37,7 @@ HEAVY = {
     "triton",
     "tomlkit",
 }
-WRITES_CONFIG = {("config", "set", "core.jobs", "2")}
+WRITES_CONFIG = {("config", "set", "core.jobs", "2"), ("config", "unset", "core.jobs")}
 """Commands that edit a configuration, for which tomlkit is there."""
 
 MOST_KVG = 93

@@ -340,6 +340,58 @@ def test_config_refuses_what_means_nothing(stored: Stored, kvg: Run) -> None:
     assert kvg("status").code == 5
 
 
+@pytest.mark.parametrize(
+    "value", ["seeds", "test", "formal|test", "test:pytest", "consistency:88", '["test", "formal"]']
+)
+def test_a_policy_names_gates_that_a_deposit_can_pass(stored: Stored, kvg: Run, value: str) -> None:
+    assert kvg("config", "set", "deposit.require", value).code == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "nonsense",
+        "test|nonsense",
+        '["test", "nonsense"]',
+        "test,formal",
+        "consistency:1",
+        "true",
+        "[]",
+    ],
+)
+def test_a_policy_that_nothing_could_meet_is_refused(stored: Stored, kvg: Run, value: str) -> None:
+    refused = kvg("config", "set", "deposit.require", value)
+    assert refused.code == 2 and "deposit.require" in refused.err
+    assert value == "[]" or "one of seeds, test, formal, consistency" in refused.err
+    assert kvg("config", "get", "deposit.require").code == 3
+
+
+def test_a_setting_is_taken_out(stored: Stored, kvg: Run) -> None:
+    assert kvg("config", "set", "deposit.require", "test").code == 0
+    assert kvg("config", "unset", "deposit.require", "--dry-run").code == 0
+    assert kvg("config", "get", "deposit.require").out == "test\n"
+    done = kvg("config", "unset", "deposit.require", "--json").record
+    assert (done["key"], done["value"], done["origin"]) == ("deposit.require", None, "store")
+    assert kvg("config", "get", "deposit.require").code == 3
+    assert kvg("config", "unset", "deposit.require").code == 3
+    kvg("config", "set", "core.color", "never", "--user")
+    assert kvg("config", "unset", "core.color").code == 3
+    assert "core.color not set" in kvg("config", "unset", "core.color", "--user").out
+    path = Path(".kvg/config.toml")
+    path.write_text(path.read_text() + '\n[depozit]\nrequire = "test"\n[core]\njobs = 0\n')
+    assert kvg("config", "unset", "core.jobs").code == 0  # which bars every other command
+    assert kvg("config", "unset", "depozit.require").code == 0
+    assert kvg("verify").code == 0
+
+
+@pytest.mark.parametrize("key", ["store.log", "store.shared", "remote.r.url", "model.m.path"])
+def test_what_nothing_can_be_without_stays(stored: Stored, kvg: Run, key: str) -> None:
+    kvg("remote", "add", "r", "elsewhere")
+    before = Path(".kvg/config.toml").read_text()
+    assert kvg("config", "unset", key).code == 2
+    assert Path(".kvg/config.toml").read_text() == before
+
+
 def test_a_wrong_setting_does_not_bar_its_own_repair(stored: Stored, kvg: Run) -> None:
     path = Path(".kvg/config.toml")
     before = path.read_text()

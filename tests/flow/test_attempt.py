@@ -133,6 +133,14 @@ def test_a_program_that_passed_answers_the_next_instance(
     fresh = record(kvg("solve", "Multiply 12 by 31.", "--json"))
     assert (fresh["status"], fresh["answer"], fresh["tokens_generated"]) == ("HIT", "372", 0)
     assert fresh["method"] == done["method"]
+    refused = kvg("solve", "Multiply 12 by 31.", "--require", "test:cmd")
+    assert refused.code == 6 and "not met: test:cmd" in refused.err
+    kvg("config", "set", "deposit.require", '["test:cmd", "test:method"]')
+    assert kvg("solve", "Times 6 by 7.", *learn).code == 8
+    (user.folder / "same.py").write_text(SAME.format("42"))
+    gated = record(kvg("solve", "Times 6 by 7.", *learn, "--gate", "cmd:python3 same.py"))
+    assert record(kvg("solve", "Times 2 by 9.", "--json"))["method"] == gated["method"]
+    kvg("config", "unset", "deposit.require")
     shown = json.loads(kvg("show", str(done["artifact"]), "--json").out)
     assert shown["attestations"][0]["detail"]["method"] == done["method"]
     ran = kvg("solve", TEXT, "--draft", "--json")  # the random model would not have written that

@@ -84,9 +84,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         seen.started.append(started)
         return started
 
-    def told_verify(*given: object) -> object:
+    def told_verify(*given: object, **named: object) -> object:
         seen.events.append("verify")
-        return verify(*given)  # type: ignore[arg-type]
+        return verify(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(calls, "start", told_start)
     monkeypatch.setattr(verifying, "verify_method", told_verify)
@@ -199,7 +199,7 @@ def test_an_interrupted_solve_leaves_no_process(
 ) -> None:
     put_method(store)
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verifying, "verify_method", interrupt)

@@ -18,7 +18,8 @@ def help_text(record: HelpText, view: View) -> Iterator[str]:
 
 
 def setting(record: ConfigEntry, view: View) -> Iterator[str]:
-    line = f"{record.key} = {shown(record.value)}\n"
+    value = "not set" if record.value is None else f"= {shown(record.value)}"
+    line = f"{record.key} {value}\n"
     where = "" if record.origin is None else f"{record.origin}\t{record.source or '-'}\t"
     yield where + line
 

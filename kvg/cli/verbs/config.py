@@ -12,6 +12,7 @@ from kvg.errors import NotFound
 from kvg.flow.records import ConfigEntry, Record
 
 LOCK_WAIT_S = 10.0
+User = Annotated[bool, typer.Option("--user", help="In the user's configuration, not the store's.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
 
 
@@ -35,19 +36,39 @@ def set_(
     ctx: typer.Context,
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.")],
-    user: Annotated[
-        bool, typer.Option("--user", help="In the user's configuration, not the store's.")
-    ] = False,
+    user: User = False,
 ) -> Record:
-    """Write a setting."""
-    from kvg.cli.layers import set_option
+    """Write a setting.
 
+    deposit.require takes formal, test, consistency, seeds (all of these), the name of a gate such
+    as test:pytest, a|b for one of two, and a list such as '["test", "consistency"]'.
+    """
+    from kvg.cli.edits import set_option
+
+    run = _editing(ctx)
+    return set_option(None if user else run.store, run.settings, key, value)
+
+
+def unset(ctx: typer.Context, key: Key, user: User = False) -> Record:
+    """Take a setting out.
+
+    What the next layer says of it, or the default, is in force then. Exit code 3 where it is not
+    set.
+    """
+    from kvg.cli.edits import unset_option
+
+    run = _editing(ctx)
+    return unset_option(None if user else run.store, run.settings, key)
+
+
+def _editing(ctx: typer.Context) -> Invocation:
+    """This run, with nothing of it read that a wrong value would bar from its own repair."""
     run = invocation(ctx)
-    run.given.jobs = run.given.jobs or 1  # a value that is wrong must not bar its own repair
+    run.given.jobs = run.given.jobs or 1
     run.given.device = run.given.device or "auto"
     if run.given.lock_wait is None:
         run.given.lock_wait = LOCK_WAIT_S
-    return set_option(None if user else run.store, run.settings, key, value)
+    return run
 
 
 def list_(
@@ -71,7 +92,7 @@ def _layers(run: Invocation) -> Layers:
     return Layers(run.given, os.environ)
 
 
-COMMANDS = {"get": get, "set": set_, "list": list_}
+COMMANDS = {"get": get, "set": set_, "unset": unset, "list": list_}
 EXAMPLES = {
     "get": """
     $ kvg config get core.device
@@ -80,6 +101,9 @@ EXAMPLES = {
     "set": """
     $ kvg config set store.codec 2
     $ kvg config set core.device cuda:0 --user
+    """,
+    "unset": """
+    $ kvg config unset deposit.require
     """,
     "list": """
     $ kvg config list --show-origin

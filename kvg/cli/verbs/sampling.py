@@ -22,7 +22,7 @@ Stop = Annotated[
 Stream = Annotated[bool, typer.Option("--stream", help="Write the text as it comes.")]
 Require = Annotated[
     list[str] | None,
-    typer.Option("--require", metavar="GATE", help="Refuse an artifact without this gate."),
+    typer.Option("--require", metavar="GATE", help="Refuse what is stored without this gate."),
 ]
 
 

@@ -7,6 +7,7 @@ import typer
 
 from kvg.cli.invocation import invocation
 from kvg.cli.values import NoSandbox, parse_moment, problem_text
+from kvg.cli.verbs.sampling import Require
 from kvg.flow.records import Record
 
 
@@ -75,6 +76,7 @@ def solve(
     schema_version: Annotated[
         str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")
     ] = None,
+    require: Require = None,
     no_sandbox: NoSandbox = False,
 ) -> Record:
     """Answer a problem from what is stored for its structure.
@@ -84,6 +86,7 @@ def solve(
     text answers. No token is generated. Exit code 3 when there is neither. With --model the model
     then tries: with --checker it writes a program for the family, which is proved; else its answer
     has to pass each --gate. --learn deposits what passed, so that the next one is a hit.
+    What did not pass a gate that --require or the store asks for is not used: exit code 6.
     """
     words = problem_text(Path("-"), None) if text == "-" else problem_text(file, text)
     run = invocation(ctx)
@@ -96,6 +99,7 @@ def solve(
             words,
             constraint=constraint,
             names=name or (),
+            require=require or (),
             no_sandbox=no_sandbox,
         )
     from kvg.flow.attempt import SolveRequest, solve_or_try
@@ -120,6 +124,7 @@ def solve(
         else parse_moment(valid_until, option="--valid-until", ahead=True),
         tuple(depends or ()),
         schema_version,
+        tuple(require or ()),
     )
     return solve_or_try(run.store, run.settings, request)
 

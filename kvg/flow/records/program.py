@@ -28,6 +28,8 @@ class HelpText(Record):
 class ConfigEntry(Record):
     """A setting in force; ``origin`` is flag, environment, store, user or default.
 
+    ``value`` is None where it was taken out of its file.
+
     ``source`` is the flag, variable or file that gave it; both are None where not asked for.
     """
 
