@@ -13,7 +13,6 @@ from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
 from kvg.objects.page import check_page_head, data_start
 from kvg.objects.statement import TestResult
 from kvg.parallel import in_order
-from kvg.store.closure import said_in
 from kvg.store.layout import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -179,6 +178,7 @@ def needed_by(store: Store, digest: Digest, method: Method | None) -> Iterator[t
     """What there has to be beside a method's document, None where that can't be read: what each is,
     and its digest. A statement's word that it was proved is enough to need the evidence."""
     from kvg.problem.method import METHOD_GATE
+    from kvg.store.closure import said_in
 
     yield from method.parts if method is not None else ()
     for envelope in _attestations(store, digest):
