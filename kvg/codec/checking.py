@@ -3,7 +3,7 @@ holding it whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kvg.codec.header import (
@@ -37,6 +37,9 @@ HEAD_BYTES = 64 << 10
 ReadInto = Callable[[memoryview, int], int]
 """Fills a buffer from a position of the stored form; gives how many bytes there were."""
 
+Pieces = Callable[[int, int], Iterable[memoryview]]
+"""From a position of the stored form so many bytes, in turn; each is good until the next."""
+
 
 @frozen
 class Checked:
@@ -60,13 +63,15 @@ def check_raw(
     with_blake3: bool = True,
     limit: int = DEFAULT_LIMIT,
     buffers: Buffers | None = None,
+    pieces: Pieces | None = None,
 ) -> Checked | None:
     """Check every byte of an object of ``n_stored`` bytes in stored form, in constant memory.
 
     None, before anything but the header was checked, for one that is compressed or whose header is
     too long for this: ``decode`` that. ``head_bytes``: how many of the first raw bytes to give
     back. ``with_blake3``: False takes the SHA-256 of the whole alone. ``buffers`` are used for all
-    of it. Raises ``Corrupt`` naming ``what`` as ``decode`` does.
+    of it. ``pieces`` gives what follows the header, in place of ``read_into``.
+    Raises ``Corrupt`` naming ``what`` as ``decode`` does.
     """
     from kvg.buffers import Buffers
 
@@ -75,10 +80,14 @@ def check_raw(
     if opened is None:
         return None
     header, _ = opened
-    piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
-    buffer = buffers.take("piece", piece_bytes, at=header.data_offset)
+    if pieces is None:
+        piece_bytes = min(PIECE_BYTES if with_blake3 else LONE_PIECE_BYTES, header.raw_size)
+        buffer = buffers.take("piece", piece_bytes, at=header.data_offset)
+        found = _raw_pieces(read_into, header, what, buffer)
+    else:
+        found = pieces(header.data_offset, header.raw_size)
     check = RawCheck(header, what=what, head_bytes=head_bytes, with_blake3=with_blake3)
-    for piece in _raw_pieces(read_into, header, what, buffer):
+    for piece in found:
         check.add(piece)
     return check.end()
 
@@ -206,7 +215,7 @@ class RawCheck:
 
 def _raw_pieces(
     read_into: ReadInto, header: Header, what: str, buffer: memoryview
-) -> Iterator[memoryview]:
+) -> Iterable[memoryview]:
     """The raw bytes of a stored form, in turn, each piece in ``buffer``."""
     position, left = header.data_offset, header.raw_size
     while left:

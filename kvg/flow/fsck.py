@@ -12,7 +12,7 @@ from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary, Repaired
 from kvg.flow.settings import STORE_FOLDER, find_root, keyring_of
 from kvg.verify import fsck as checks
-from kvg.verify.check import Finding as Fault
+from kvg.verify.findings import Finding as Fault
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,7 @@ from kvg.digest import Digest, parse_prefix, short
 from kvg.errors import Conflict, UsageError
 from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.verify import check as checks
+from kvg.verify.findings import Finding as Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def verify(
         threads=settings.jobs,
     )
     for found in everything:
-        if isinstance(found, checks.Finding):
+        if isinstance(found, Fault):
             yield Finding(found.code, found.kind, found.object, found.message, found.hint)
             continue
         if again is not None:

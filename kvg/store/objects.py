@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kvg import durable
@@ -45,6 +46,9 @@ LIMIT_BYTES = 1 << 30
 
 SENT_BYTES = 256 << 10
 """How much of a file is read at once where it goes on elsewhere."""
+
+MAPPED_BYTES = 4 << 20
+"""How much of a file is mapped at once."""
 
 HEADER_SLACK_BYTES = 1 << 16
 FILE_MODE = 0o444
@@ -375,12 +379,14 @@ class ObjectFolder:
         head_bytes: int,
         with_blake3: bool = True,
         threads: int = 1,
+        is_mapped: bool = False,
     ) -> Checked:
         """Check every byte of the object as ``read`` does, and hold none of it where it can be so.
 
         Gives the BLAKE3 of the raw bytes and the first ``head_bytes`` of them. ``with_blake3``:
         False leaves that out, and those of the frames, where it costs anything: the SHA-256 of the
-        whole covers every byte. Raises ``Corrupt``.
+        whole covers every byte. ``is_mapped``: read through a mapping, without a copy; a file that
+        is cut meanwhile kills the process (``kvg.apart``). Raises ``Corrupt``.
         """
         from kvg import codec as kvz
 
@@ -395,6 +401,7 @@ class ObjectFolder:
                 head_bytes=head_bytes,
                 with_blake3=with_blake3,
                 buffers=self._buffers(),
+                pieces=partial(_mapped, fd) if is_mapped else None,
             )
         if found is not None:
             return found
@@ -661,6 +668,23 @@ class StoredFile:
                 os.close(fd)
         if left:
             raise Corrupt(f"{self._path}: became shorter while it was read", hint="kvg fsck")
+
+
+def _mapped(fd: int, position: int, n_bytes: int) -> Iterator[memoryview]:
+    """``n_bytes`` of an open file as the system holds them, in turn, each good until the next."""
+    import mmap
+
+    end = position + n_bytes
+    while position < end:
+        begin = position - position % MAPPED_BYTES
+        size = min(MAPPED_BYTES, end - begin)
+        with (
+            mmap.mmap(fd, size, prot=mmap.PROT_READ, offset=begin) as mapping,
+            memoryview(mapping) as whole,
+            whole[position - begin :] as view,
+        ):
+            yield view
+        position = begin + size
 
 
 def _read_whole(fd: int, size: int) -> bytes:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvg.verify.artifact import verify_artifact, verify_to_replay
+    from kvg.verify.artifact_check import ArtifactCheck, ArtifactRequest, check_artifact
     from kvg.verify.check import (
-        ArtifactCheck,
-        Finding,
         VerifySummary,
-        check_artifact,
         check_log,
         check_objects,
         check_store,
         check_trust,
     )
+    from kvg.verify.findings import Finding
     from kvg.verify.judgement import Judgement, is_gate_met, judge, required_gates
     from kvg.verify.received import judge_received
 
 _HOMES = {
-    "ArtifactCheck": "kvg.verify.check",
-    "Finding": "kvg.verify.check",
+    "ArtifactCheck": "kvg.verify.artifact_check",
+    "ArtifactRequest": "kvg.verify.artifact_check",
+    "Finding": "kvg.verify.findings",
     "Judgement": "kvg.verify.judgement",
     "VerifySummary": "kvg.verify.check",
-    "check_artifact": "kvg.verify.check",
+    "check_artifact": "kvg.verify.artifact_check",
     "check_log": "kvg.verify.check",
     "check_objects": "kvg.verify.check",
     "check_store": "kvg.verify.check",
@@ -43,6 +43,7 @@ _HOMES = {
 
 __all__ = (
     "ArtifactCheck",
+    "ArtifactRequest",
     "Finding",
     "Judgement",
     "VerifySummary",

@@ -31,21 +31,10 @@ from kvg.store.layout import LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
-from kvg.verify.check import (
-    TRUST,
-    Finding,
-    _check_document,
-    _check_manifest,
-    _check_page,
-    _Notes,
-    check_config,
-    check_log,
-    check_trust,
-    finding_of,
-    method_name,
-    methods_among,
-    needed_by,
-)
+from kvg.verify.artifact_check import PageCheck, check_manifest
+from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
+from kvg.verify.findings import Finding, Notes, finding_of
+from kvg.verify.method_check import check_document, method_name, needed_by
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
 
@@ -115,7 +104,7 @@ class _Tally:
         self.good += 1
         self.size_bytes += size_bytes
 
-    def told(self, notes: _Notes) -> Iterator[Finding]:
+    def told(self, notes: Notes) -> Iterator[Finding]:
         """Count what ``notes`` hold; its faults, each of an object."""
         for size_bytes in notes.objects.values():
             self.saw(size_bytes)
@@ -335,15 +324,18 @@ def _artifact(
 ) -> Iterator[Finding]:
     if not tally.is_new(digest):
         return
-    what, notes, is_partial = ref or short(digest), _Notes(), store.is_partial
-    manifest = _check_manifest(store, digest, what, notes)
+    what, notes, is_partial = ref or short(digest), Notes(), store.is_partial
+    manifest = check_manifest(store, digest, what, notes)
     if manifest is not None:
         tally.is_new(manifest.tokens.digest)
+        how = PageCheck(store, manifest, what, with_blake3=True)
         for page in manifest.pages:
             if is_partial and not store.objects.has(page.digest):
                 continue
             if tally.is_new(page.digest):
-                _check_page(store, manifest, page, what, notes, True, threads)
+                with notes.noting(page.digest):
+                    how.check(page, threads=threads)
+                    notes.saw(page.digest, page.size)
                 advance(1)
     yield from tally.told(notes)
 
@@ -351,8 +343,8 @@ def _artifact(
 def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterator[Finding]:
     if not tally.is_new(digest):
         return
-    what, notes = method_name(digest), _Notes()
-    method = _check_document(store, digest, what, notes)
+    what, notes = method_name(digest), Notes()
+    method = check_document(store, digest, what, notes)
     yield from tally.told(notes)
     for name, part in needed_by(store, digest, method):
         yield from _object(store, part, f"{what}: {name}", tally, threads)
@@ -371,7 +363,7 @@ def _object(
 ) -> Iterator[Finding]:
     if not tally.is_new(digest):
         return
-    notes = _Notes()
+    notes = Notes()
     with notes.noting(digest):
         notes.saw(digest, store.objects.read(digest, what=what, threads=threads).nbytes)
     yield from tally.told(notes)

@@ -10,7 +10,7 @@ from kvg import durable
 from kvg.digest import PREFIX, Digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.store.peers import FOLDER, PUBLISHER, RECEIPTS
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from kvg import durable
 from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.remote import layout
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 
 if TYPE_CHECKING:
     from pathlib import Path

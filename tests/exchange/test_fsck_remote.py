@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvg.store import Store
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import Repaired, fsck
 from tests.exchange.conftest import Person
 

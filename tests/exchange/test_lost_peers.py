@@ -9,7 +9,7 @@ import pytest
 
 from kvg.store import Store
 from kvg.store.rekey import rekey
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests.artifacts import NOW
 from tests.exchange.conftest import Person

@@ -22,7 +22,7 @@ from kvg.store.quota import QUOTA_KEY
 from kvg.store.reserve import PIECE_BYTES, PIECES
 from kvg.store.sweep import sweep
 from kvg.trust import Keyring
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
 from tests.store.faults import hooked

@@ -19,7 +19,7 @@ from kvg.store.quota import QUOTA_KEY
 from kvg.store.sweep import sweep
 from kvg.trust import sign_trust
 from kvg.verify import verify_artifact
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
 from tests.store.faults import KINDS, Judged, Kind, Recorder, copy_tree, hooked, quick_folder, run

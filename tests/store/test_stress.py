@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
 from tests.store.faults import quick_folder

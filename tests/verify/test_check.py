@@ -10,6 +10,7 @@ from kvg.digest import Digest, sha256
 from kvg.errors import KvgError
 from kvg.store import Store
 from kvg.verify import (
+    ArtifactRequest,
     Finding,
     VerifySummary,
     check_artifact,
@@ -159,7 +160,7 @@ def test_a_ref_whose_manifest_is_gone(tmp_path: Path) -> None:
     store, key = a.make_store(tmp_path)
     made = a.deposit(store, key)
     store.objects.remove(made.digest)
-    check = check_artifact(store, made.digest, ref="demo")
+    check = check_artifact(ArtifactRequest(store), made.digest, ref="demo")
     assert [(item.kind, item.object) for item in check.findings] == [("corrupt", made.digest)]
     assert not check.bytes_ok and check.signatures_ok
 
@@ -171,7 +172,7 @@ def test_evidence_is_checked_where_it_lies_here(tmp_path: Path) -> None:
     evidence = store.objects.put(b"ran 88 of 88").digest
     gate = TestResult(PASSED, "consistency", evidence=(Resource("log", evidence),))
     made = a.deposit(store, key, gates=[gate])
-    assert evidence in check_artifact(store, made.digest).objects
+    assert evidence in check_artifact(ArtifactRequest(store), made.digest).objects
     spoil(store.objects.stored_path(evidence), -1)
     assert [item.object for item in findings(store)] == [evidence]
 

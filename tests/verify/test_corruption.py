@@ -33,7 +33,7 @@ from kvg.store import peers as peer_names
 from kvg.store.lmdb_file import close_file
 from kvg.store.rekey import rekey
 from kvg.verify import verify_artifact
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
 from tests.store.faults import quick_folder

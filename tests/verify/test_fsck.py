@@ -8,7 +8,7 @@ import pytest
 
 from kvg.digest import Digest, hex_of, sha256
 from kvg.store import Store
-from kvg.verify.check import Finding
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, Repaired, fsck
 from tests import artifacts as a
 

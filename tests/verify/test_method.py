@@ -18,7 +18,8 @@ from kvg.signing.keys import PrivateKey
 from kvg.store import Store
 from kvg.store.forget import plan_forget, remove_for_good
 from kvg.store.sweep import sweep
-from kvg.verify.check import Finding, VerifySummary, check_store
+from kvg.verify.check import VerifySummary, check_store
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, Repaired, fsck
 from kvg.verify.method import Verdicts, verify_method
 from tests import artifacts as a

@@ -13,7 +13,8 @@ from kvg.signing.cosignature import Witness, cosign, encode_witness
 from kvg.signing.note import parse_note
 from kvg.store import Store
 from kvg.store.config import KNOWN
-from kvg.verify.check import Finding, check_store
+from kvg.verify.check import check_store
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, fsck
 from tests import artifacts as a
 

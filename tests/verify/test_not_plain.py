@@ -13,7 +13,8 @@ import pytest
 
 from kvg.errors import Corrupt, KvgError, Untrusted
 from kvg.store import Store
-from kvg.verify.check import Finding, check_store
+from kvg.verify.check import check_store
+from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
 

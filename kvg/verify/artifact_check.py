@@ -1,0 +1,311 @@
+"""One artifact, fully checked: every byte, the signatures, the gates. No model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kvg.digest import Digest, short
+from kvg.errors import Corrupt, KvgError, Untrusted
+from kvg.frozen import frozen
+from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
+from kvg.objects.page import check_page_head, data_start
+from kvg.parallel import in_order
+from kvg.verify.findings import Finding, Notes, finding_of
+
+if TYPE_CHECKING:
+    from kvg.apart import Apart
+    from kvg.store import Store
+    from kvg.trust import TrustFile
+    from kvg.verify.judgement import Judgement
+
+
+LEAST_PARALLEL_BYTES = 32 << 20
+"""From so many bytes on, pages are checked by several threads, or processes."""
+
+
+@frozen
+class ArtifactCheck:
+    """One artifact or method: its faults, and what was found good: digest to raw bytes."""
+
+    digest: Digest
+    findings: tuple[Finding, ...]
+    objects: Mapping[Digest, int]
+    bytes_ok: bool
+    signatures_ok: bool
+    policy_ok: bool
+    gates: tuple[str, ...]
+    signers: tuple[str, ...]
+    absent: frozenset[Digest] = frozenset()
+    """Pages that a remote keeps until they are read: nothing is said of them."""
+
+
+@frozen
+class ArtifactRequest:
+    """How artifacts are checked.
+
+    ``require``: gates that have to be passed. ``with_blake3``: False takes the SHA-256 of a page
+    alone, which says as much of the bytes; whether a graft, which looks at the BLAKE3, will find
+    what the manifest says of that is then left to the graft.
+    """
+
+    store: Store
+    require: Sequence[str] = ()
+    with_blake3: bool = True
+    threads: int = 1
+
+
+def check_artifact(
+    asked: ArtifactRequest, digest: Digest, *, ref: str | None = None
+) -> ArtifactCheck:
+    """Every byte of one artifact, its signatures, its gates."""
+    with ArtifactBegun(asked, digest, ref=ref) as begun:
+        return begun.end()
+
+
+class ArtifactBegun:
+    """An artifact whose pages are read from now on where that can be done apart. Close it."""
+
+    def __init__(
+        self,
+        asked: ArtifactRequest,
+        digest: Digest,
+        *,
+        ref: str | None = None,
+        checked: Container[Digest] = (),
+    ) -> None:
+        """Pages in ``checked`` were found good already and are not read again."""
+        self.digest = digest
+        self._asked = asked
+        self._what = ref or short(digest)
+        self._notes = Notes()
+        self._manifest = check_manifest(asked.store, digest, self._what, self._notes)
+        self._absent = frozenset(_absent(asked.store, self._manifest))
+        self._left: list[Page] = []
+        self._apart: Apart | None = None
+        if self._manifest is not None:
+            self._how = PageCheck(asked.store, self._manifest, self._what, asked.with_blake3)
+            self._left = list(self._pages(self._manifest, checked))
+            self._apart = _begin_apart(self._how, self._left, threads=asked.threads)
+
+    def close(self) -> None:
+        """End what is still being read."""
+        if self._apart is not None:
+            self._apart.close()
+
+    def __enter__(self) -> ArtifactBegun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def end(self) -> ArtifactCheck:
+        """What there is to say of it."""
+        store, what = self._asked.store, self._what
+        signed = Notes()
+        judgement = judged(store, self.digest, what, signed)
+        self._check_pages()
+
+        def check_signed(judgement: Judgement, trust: TrustFile) -> None:
+            judgement.check_signed(trust, what=what)
+
+        return concluded(
+            self._asked,
+            self.digest,
+            what,
+            self._notes,
+            judgement,
+            signed,
+            check_signed,
+            self._absent,
+        )
+
+    def _pages(self, manifest: Manifest, checked: Container[Digest]) -> Iterator[Page]:
+        """The pages that are to be read, each once."""
+        for page in {page.digest: page for page in manifest.pages}.values():
+            if page.digest in checked:
+                self._notes.saw(page.digest, page.size)
+            elif page.digest not in self._absent:
+                yield page
+
+    def _check_pages(self) -> None:
+        """Every page that was not found good apart, several at once where there is much."""
+        good = frozenset[int]() if self._apart is None else self._apart.good()
+        for item in good:
+            self._notes.saw(self._left[item].digest, self._left[item].size)
+        left = [page for item, page in enumerate(self._left) if item not in good]
+        n_at_once = _at_once(left, self._asked.threads)
+        at_each = max(1, self._asked.threads // n_at_once)
+
+        def check(page: Page) -> Notes:
+            own = Notes()
+            with own.noting(page.digest):
+                self._how.check(page, threads=at_each)
+                own.saw(page.digest, page.size)
+            return own
+
+        for own in in_order(check, left, threads=n_at_once):
+            self._notes.add(own)
+
+
+@frozen
+class PageCheck:
+    """How the pages of an artifact, named ``what``, are checked: see ``ArtifactRequest``."""
+
+    store: Store
+    manifest: Manifest
+    what: str
+    with_blake3: bool
+
+    def check(self, page: Page, *, threads: int = 1, is_mapped: bool = False) -> None:
+        """Every byte of a page. ``is_mapped``: see ``ObjectFolder.check``. Raises ``Corrupt``."""
+        name = f"{self.what}: page {page.group} [{page.start}, {page.end})"
+        group = self.manifest.group(page.group)
+        found = self.store.objects.check(
+            page.digest,
+            size=page.size,
+            what=name,
+            head_bytes=data_start(group, page.n_tokens),
+            with_blake3=self.with_blake3,
+            threads=threads,
+            is_mapped=is_mapped,
+        )
+        if found.blake3 not in (page.blake3, None):
+            raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
+        check_page_head(found.head, page.size, group, page.n_tokens, what=name)
+
+    def is_good(self, page: Page) -> bool:
+        """Whether nothing is wrong with a page. Only in a process that may die of it."""
+        try:
+            self.check(page, is_mapped=True)
+        except KvgError:
+            return False
+        return True
+
+
+def _at_once(pages: Sequence[Page], threads: int) -> int:
+    """How many pages are checked at a time, of ``threads`` that there may be."""
+    is_much = sum(page.size for page in pages) >= LEAST_PARALLEL_BYTES
+    return max(1, min(threads, len(pages))) if is_much else 1
+
+
+def _begin_apart(how: PageCheck, pages: Sequence[Page], *, threads: int) -> Apart | None:
+    """Have the pages read from now on, by processes of their own; None where that does not pay."""
+    processes = _at_once(pages, threads)
+    if processes == 1:
+        return None
+    from kvg.apart import Apart, can_fork
+
+    if not can_fork():
+        return None
+    return Apart(lambda item: how.is_good(pages[item]), len(pages), processes=processes)
+
+
+def concluded(
+    asked: ArtifactRequest,
+    digest: Digest,
+    what: str,
+    notes: Notes,
+    judgement: Judgement | None,
+    signed: Notes,
+    check_signed: Callable[[Judgement, TrustFile], None],
+    absent: frozenset[Digest] = frozenset(),
+) -> ArtifactCheck:
+    """What ``notes`` of its bytes, the judgement of its statements and ``signed``, the notes of
+    that, come to."""
+    from kvg.verify.judgement import required_gates
+
+    bytes_ok = not notes.findings
+    notes.add(signed)
+    signatures_ok = policy_ok = judgement is not None
+    if judgement is not None:
+        _check_resources(asked.store, judgement, what, notes)
+    bytes_ok = bytes_ok and not notes.has("corrupt")
+    if judgement is not None:
+        signatures_ok = _holds(notes, what, lambda: check_signed(judgement, asked.store.trust))
+        gates = required_gates(asked.store, asked.require)
+        policy_ok = _holds(notes, what, lambda: judgement.check_required(gates, what=what))
+    return ArtifactCheck(
+        digest,
+        tuple(notes.findings),
+        notes.objects,
+        bytes_ok,
+        signatures_ok,
+        policy_ok,
+        judgement.gates if judgement else (),
+        judgement.depositors if judgement else (),
+        absent,
+    )
+
+
+def _holds(notes: Notes, name: str, check: Callable[[], None]) -> bool:
+    before = len(notes.findings)
+    with notes.noting(name):
+        check()
+    return len(notes.findings) == before
+
+
+def check_manifest(store: Store, digest: Digest, what: str, notes: Notes) -> Manifest | None:
+    """The manifest of an artifact and its token ids, checked; None when it can't be had."""
+    manifest: Manifest | None = None
+    with notes.noting(digest):
+        manifest = store.manifest(digest, what=what)
+        notes.saw(digest, len(encode_manifest(manifest)))
+        check_sizes(manifest, what=what)
+    if manifest is not None:
+        with notes.noting(manifest.tokens.digest):
+            store.ids(manifest, what=what)
+            notes.saw(manifest.tokens.digest, 4 * manifest.count)
+    return manifest
+
+
+def _absent(store: Store, manifest: Manifest | None) -> Iterator[Digest]:
+    """The pages that a remote keeps until they are read."""
+    if manifest is not None and store.is_partial:
+        yield from (page.digest for page in manifest.pages if not store.objects.has(page.digest))
+
+
+def judged(store: Store, digest: Digest, what: str, notes: Notes) -> Judgement | None:
+    """What the statements about it say; None, with the reasons in ``notes``, where they are bad."""
+    from kvg.verify.judgement import judge
+
+    judgement: Judgement | None = None
+    try:
+        judgement = judge(store, digest, what=what)
+    except (Corrupt, Untrusted) as error:
+        before = len(notes.findings)
+        for item in attestations(store, digest):
+            with notes.noting(item):
+                store.objects.read(item, what=f"{what}: attestation")
+        if len(notes.findings) == before:
+            notes.findings.append(finding_of(error, digest))
+    else:
+        for opened in judgement.opened:
+            notes.saw(opened.envelope, opened.size)
+    return judgement
+
+
+def attestations(store: Store, digest: Digest) -> tuple[Digest, ...]:
+    """The envelopes of the statements about it; none where the log can't be read."""
+    try:
+        return tuple(item.envelope for item in store.attestations(digest))
+    except (Corrupt, Untrusted):
+        return ()
+
+
+def _check_resources(store: Store, judgement: Judgement, what: str, notes: Notes) -> None:
+    """Sources, which a deposit that names them stores, and evidence and files that lie here too."""
+    said = list(judgement.resources)
+    provenance = judgement.provenance
+    sources = (provenance.source or ()) if provenance is not None else ()
+    if provenance is not None:
+        said += [*sources, *provenance.depends]
+    for resource in said:
+        digest = resource.digest
+        if digest is None or notes.is_known(digest):
+            continue
+        if resource not in sources and not store.objects.has(digest):
+            continue
+        with notes.noting(digest):
+            raw = store.objects.read(digest, what=f"{what}: {resource.name}")
+            notes.saw(digest, raw.nbytes)

@@ -1,0 +1,85 @@
+"""Pages that processes of their own look at: the same is said of them as by one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvg import apart
+from kvg.store import Store
+from kvg.verify import Finding, VerifySummary, artifact_check, check_store
+from tests import artifacts as a
+
+Said = list[Finding | VerifySummary]
+
+
+def said(store: Store, threads: int) -> Said:
+    return list(check_store(store, with_blake3=False, threads=threads))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pages each lot of processes was given."""
+    counts: list[int] = []
+
+    class Counted(apart.Apart):
+        def __init__(self, is_good: Callable[[int], bool], n_items: int, *, processes: int) -> None:
+            counts.append(n_items)
+            super().__init__(is_good, n_items, processes=processes)
+
+    monkeypatch.setattr(artifact_check, "LEAST_PARALLEL_BYTES", 1)
+    monkeypatch.setattr(apart, "can_fork", lambda: True)
+    monkeypatch.setattr(apart, "Apart", Counted)
+    return counts
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    write(path, data)
+
+
+def cut(path: Path) -> None:
+    write(path, path.read_bytes()[:-5])
+
+
+def empty(path: Path) -> None:
+    write(path, b"")
+
+
+def write(path: Path, data: bytes | bytearray) -> None:
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("codec", [0, 2])
+@pytest.mark.parametrize("harm", [flip, cut, empty, Path.unlink])
+def test_the_same_findings_either_way(
+    tmp_path: Path, asked: list[int], codec: int, harm: Callable[[Path], None]
+) -> None:
+    store, key = a.make_store(tmp_path)
+    store.config.set("store.codec", codec)
+    made = a.deposit(store, key, ref="one", ids=range(27))
+    pages = list(dict.fromkeys(page.digest for page in made.manifest.pages))
+    assert len(pages) > 2
+    whole = said(store, 2)
+    assert asked == [len(pages)]
+    assert whole == said(store, 1)
+    assert isinstance(whole[-1], VerifySummary) and whole[-1].bytes_ok
+    for page in (pages[0], pages[-1]):
+        harm(store.objects.stored_path(page))
+    found = said(store, 2)
+    spoilt = [item.object for item in found if isinstance(item, Finding)]
+    assert spoilt == [pages[0], pages[-1]]
+    assert found == said(store, 1)
+
+
+def test_what_artifacts_share_is_read_once(tmp_path: Path, asked: list[int]) -> None:
+    store, key = a.make_store(tmp_path)
+    one = a.deposit(store, key, ref="one", ids=range(20))
+    two = a.deposit(store, key, ref="two", ids=range(27))
+    of_one, of_two = ({page.digest for page in made.manifest.pages} for made in (one, two))
+    said(store, 2)
+    assert asked == [len(of_one), len(of_two - of_one)]
