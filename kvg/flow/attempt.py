@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvg.digest import Digest, sha256, short
-from kvg.errors import Corrupt, GateFailed, Incompatible, NotFound, Untrusted, UsageError
+from kvg.errors import GateFailed, Incompatible, KvgError, NotFound, Untrusted, UsageError
+from kvg.flow.choice import UNFIT, PassedOver
 from kvg.flow.freshness import Contract, check_fresh, contract_for
 from kvg.flow.method import holds_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
@@ -392,18 +393,26 @@ def _passed(
 def _exemplar(
     store: Store, settings: Settings, family: Digest, parent: str | None
 ) -> Verified | None:
-    """The block to graft: the parent that is named, or that this family's newest artifact has.
+    """The block to graft: the parent that is named, or that this family's newest artifact has. Of
+    a family that is named, the newest artifact that counts and is fresh.
 
     Raises ``NotFound``, also for a stale one, ``Untrusted``, ``Corrupt``.
     """
     from kvg.verify import verify_artifact
 
-    digest = _declared(store, family) if parent is None else _named(store, parent)
-    if digest is None:
-        return None
-    verified = verify_artifact(store, digest, ref=parent)
-    check_fresh(store, settings.cwd, verified.provenance, what=parent or short(digest))
-    return verified
+    declared = _declared(store, family) if parent is None else None
+    first: KvgError | None = None
+    for digest in (declared,) if parent is None else _named(store, parent):
+        if digest is None:
+            return None
+        try:
+            verified = verify_artifact(store, digest, ref=parent)
+            check_fresh(store, settings.cwd, verified.provenance, what=parent or short(digest))
+        except UNFIT as error:
+            first = first or error
+        else:
+            return verified
+    raise first or NotFound(f"{parent}: nothing to graft")
 
 
 def _declared(store: Store, family: Digest) -> Digest | None:
@@ -415,25 +424,25 @@ def _declared(store: Store, family: Digest) -> Digest | None:
             continue
         try:
             said = verify_artifact(store, member.digest).provenance
-        except (Corrupt, Untrusted, NotFound, Incompatible):
+        except UNFIT:
             continue
         if said is not None and said.parent is not None:
             return said.parent
     return None
 
 
-def _named(store: Store, parent: str) -> Digest:
-    """A ref or digest of an artifact, or a family's: then its newest artifact."""
+def _named(store: Store, parent: str) -> tuple[Digest, ...]:
+    """A ref or digest of an artifact, or a family's: then its artifacts, the newest first."""
     from kvg.flow.family import find_family
 
     try:
         members = store.family_members(find_family(store, parent))
     except (NotFound, UsageError):
-        return store.resolve(parent).digest
-    artifacts = [item.digest for item in members if not item.is_method]
+        return (store.resolve(parent).digest,)
+    artifacts = dict.fromkeys(item.digest for item in reversed(members) if not item.is_method)
     if not artifacts:
         raise NotFound(f"family {parent}: no artifact to graft", hint="kvg deposit … --family FILE")
-    return artifacts[-1]
+    return tuple(artifacts)
 
 
 def _open(store: Store, settings: Settings, name: str | None) -> Opened:
@@ -462,12 +471,19 @@ def _drafted(
     from kvg.verify import verify_artifact
 
     problem = parse_problem(request.text, request.constraint, request.names)
-    trace, stale = find_trace(
-        store, settings, problem.family.digest, request.text, require=request.require
+    passed_over = PassedOver()
+    trace = find_trace(
+        store,
+        settings,
+        problem.family.digest,
+        request.text,
+        passed_over,
+        require=request.require,
     )
     if trace is None:
         raise NotFound(
-            stale or "no stored trace of this very text", hint="kvg solve TEXT --model M --learn"
+            passed_over.told("no stored trace of this very text"),
+            hint="kvg solve TEXT --model M --learn",
         )
     opened = _open(store, settings, request.model)
     said = trace.verified.provenance

@@ -11,7 +11,7 @@ from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.flow.attested import attested
 from kvg.flow.checkpoint import checkpoint
-from kvg.flow.freshness import contract_of, stale_reason
+from kvg.flow.freshness import stale_now
 from kvg.flow.log import log
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 from kvg.flow.records.findings import Finding, VerifySummary
@@ -118,7 +118,7 @@ def _artifact(
         failed=found.failed,
         said=tuple(_saying(item) for item in found.opened),
         deposited=_moment(found.provenance),
-        stale=stale_reason(store, cwd, contract_of(found.provenance)),
+        stale=stale_now(store, cwd, found),
     )
 
 

@@ -15,7 +15,7 @@ from kvg.digest import Digest
 from kvg.errors import UsageError
 from kvg.flow.attested import attested
 from kvg.flow.building import Built, build, build_slot
-from kvg.flow.freshness import Contract, contract_for
+from kvg.flow.freshness import Contract, contract_for, contract_of, stale_reason
 from kvg.flow.gated import attest_gates, pass_gates
 from kvg.flow.records.computed import Deposited, DepositPlan
 from kvg.flow.registered import (
@@ -78,8 +78,20 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         session.check_window(len(ids))
         plan = plan_of(session, files, request, ids)
         same = find_same(store, plan)
+
+        def said(started: float) -> Provenance:
+            made = provenance_of(request, source, contract, model, files, session, parent, started)
+            if problem is None:
+                return made
+            family = parse_problem(problem).family.document
+            return replace(made, family=pending.put(family).digest)
+
         if same is not None:
-            return _unchanged(store, settings, request, session, pending, outcomes, same, before)
+            is_renewed = _is_renewed(store, settings, request.ref, same, contract)
+            renewed = said(time.time()) if is_renewed else None
+            return _unchanged(
+                store, settings, request, session, pending, outcomes, renewed, same, before
+            )
         key = signing_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
@@ -87,12 +99,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             built = _build_slot(store, settings, session, pending, plan, parent)
         else:
             built = build(store, settings, session, pending, plan, parent)
-        provenance = provenance_of(
-            request, source, contract, model, files, session, parent, started
-        )
-        if problem is not None:
-            family = parse_problem(problem).family.document
-            provenance = replace(provenance, family=pending.put(family).digest)
+        provenance = said(started)
         if not request.no_source and source.kind != "ids":
             for _, data in source.parts:
                 pending.put(data)
@@ -320,6 +327,21 @@ def _problem(settings: Settings, request: DepositRequest) -> str | None:
     return parse_text(data, what=name)
 
 
+def _is_renewed(
+    store: Store, settings: Settings, ref: str, digest: Digest, contract: Contract
+) -> bool:
+    """Whether what is there is to hold on other terms of freshness than it does."""
+    before = contract_of(attested(store, digest).provenance)
+    if contract not in (Contract(), before):
+        return True
+    reason = stale_reason(store, settings.cwd, before)
+    if reason is not None:
+        settings.report.notice(
+            f"{ref}: {reason}; --valid-until, --depends or --schema-version gives it new terms"
+        )
+    return False
+
+
 def _unchanged(
     store: Store,
     settings: Settings,
@@ -327,18 +349,26 @@ def _unchanged(
     session: Session,
     pending: Pending,
     outcomes: tuple[GateOutcome, ...],
+    renewed: Provenance | None,
     digest: Digest,
     before: Digest | None,
 ) -> Deposited:
     """The record of a deposit that was there; the ref is moved to it when it was elsewhere, and
-    what gates said of it now is added."""
+    what gates said of it now is added, and new terms."""
+    from kvg.signing.dsse import sign_envelope
+
     manifest = store.manifest(digest)
     if request.key is not None:
         keyring_of(settings).find(request.key)
     if not settings.dry_run:
-        key = signing_key(settings, store, request.key) if outcomes else None
-        gates = attest_gates(pending, outcomes, digest, key) if key else ()
-        store.record(digest, gates, refs=[RefMove(request.ref, digest, before)])
+        envelopes: list[Digest] = []
+        if renewed is not None or outcomes:
+            key = signing_key(settings, store, request.key)
+            envelopes = [*attest_gates(pending, outcomes, digest, key)]
+            if renewed is not None:
+                payload = encode_provenance(digest, renewed)
+                envelopes.append(pending.put(sign_envelope(payload, [key])).digest)
+        store.record(digest, envelopes, refs=[RefMove(request.ref, digest, before)])
     newest = store.attestations(digest)[0]
     return Deposited(
         ref=request.ref,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvg.flow.settings import Settings
     from kvg.objects.statement import Provenance, TestResult
     from kvg.store import Store
+    from kvg.verify.judgement import Judgement
 
 SCHEMA_KEY = "freshness.schema"
 """The store's setting that says which schema version is in force."""
@@ -67,6 +68,15 @@ def contract_of_proof(said: TestResult) -> Contract:
         elif part.name.startswith(_SCHEMA):
             schema = part.name[len(_SCHEMA) :]
     return Contract(until, tuple(files), schema)
+
+
+def stale_now(store: Store, cwd: Path, found: Judgement) -> str | None:
+    """Why the artifact or method that ``found`` is about counts no more; None when it is fresh."""
+    from kvg.verify.method import newest_proof
+
+    proof = newest_proof(found) if found.provenance is None else None
+    contract = contract_of_proof(proof[1]) if proof is not None else contract_of(found.provenance)
+    return stale_reason(store, cwd, contract)
 
 
 def _moment(text: str) -> int:

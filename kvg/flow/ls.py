@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvg.flow.attested import attested
-from kvg.flow.freshness import contract_of, stale_reason
+from kvg.flow.freshness import stale_now
 from kvg.flow.records.refs import RefEntry
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def ls(
         if graftable and not machine.can_graft(outline):
             continue
         found = attested(store, digest, trust, log)
-        reason = stale_reason(store, settings.cwd, contract_of(found.provenance))
+        reason = stale_now(store, settings.cwd, found)
         if stale and reason is None:
             continue
         yield RefEntry(

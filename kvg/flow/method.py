@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, sha256
-from kvg.errors import UsageError
+from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.flow.family import find_family, stored_family
-from kvg.flow.freshness import Contract, contract_for
-from kvg.flow.records.flywheel import MethodEntry
+from kvg.flow.freshness import Contract, contract_for, contract_of_proof, stale_reason
+from kvg.flow.records.flywheel import MethodEntry, StaleMethod
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
@@ -19,8 +20,6 @@ from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Met
 from kvg.problem.ranges import SlotRange, range_value, read_ranges
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvg.flow.proving import Instance, Proof
     from kvg.flow.settings import Settings
     from kvg.gates import GateOutcome
@@ -79,30 +78,55 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     return store_method(store, problem, method, sources, proof, caller, contract, key)
 
 
-def show_method(store: Store, target: str) -> MethodEntry:
-    """The method that ``target``, of a method or a family, means; verified.
+def show_method(store: Store, target: str, cwd: Path = Path()) -> MethodEntry:
+    """The method that ``target``, of a method or a family, means; verified. Files that it depends
+    on are looked for from ``cwd``, too.
 
     Raises ``NotFound``, ``Untrusted``, ``Corrupt``.
     """
     found = verified_method(store, target)
-    family = stored_family(store, found.method.family)
-    index = next(
-        item.index
-        for item in store.attestations(found.digest)
-        if item.envelope == found.attestation
-    )
     return _entry(
         found.method,
-        family.text,
+        stored_family(store, found.method.family).text,
         None,
         attestation=found.attestation,
-        log_index=index,
+        log_index=_index_of(store, found),
         signers=found.signers,
+        stale=stale_reason(store, cwd, contract_of_proof(found.proof)),
     )
 
 
-def verified_method(store: Store, target: str) -> VerifiedMethod:
-    """The method of that digest, or the newest of the family of that digest that counts."""
+def stale_methods(store: Store, cwd: Path) -> Iterator[StaleMethod]:
+    """Every method that counts but is stale, by its position in the log."""
+    from kvg.verify.method import verify_method
+
+    entries = []
+    for digest in store.methods():
+        try:
+            found = verify_method(store, digest)
+            text = stored_family(store, found.method.family).text
+        except (Corrupt, Incompatible, Untrusted):
+            continue
+        stale = stale_reason(store, cwd, contract_of_proof(found.proof))
+        if stale is not None:
+            index = _index_of(store, found)
+            family = found.method.family
+            entries.append(StaleMethod(digest, family, text, found.attestation, index, stale))
+    yield from sorted(entries, key=lambda entry: entry.log_index)
+
+
+def _index_of(store: Store, found: VerifiedMethod) -> int:
+    """The position in the log of the statement that a method was proved."""
+    listed = store.attestations(found.digest)
+    return next(item.index for item in listed if item.envelope == found.attestation)
+
+
+def verified_method(
+    store: Store, target: str, *, cwd: Path = Path(), slots: Sequence[Literal] | None = None
+) -> VerifiedMethod:
+    """The method of that digest; of a family's, the newest that counts, and where ``slots`` are
+    given the newest of those that answers for them, if one does."""
+    from kvg.flow.choice import PassedOver, choose_method
     from kvg.verify.method import newest_method, verify_method
 
     methods = sorted(store.methods())
@@ -110,7 +134,10 @@ def verified_method(store: Store, target: str) -> VerifiedMethod:
     found = [item for item in methods if item.startswith(f"sha256:{wanted}")]
     if len(wanted) >= 6 and len(found) == 1:
         return verify_method(store, found[0])
-    return newest_method(store, find_family(store, target), verify_method)
+    family, found_for = find_family(store, target), None
+    if slots is not None:
+        found_for = choose_method(store, cwd, family, slots, verify_method, PassedOver())
+    return found_for or newest_method(store, family, verify_method)
 
 
 def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:
@@ -229,6 +256,7 @@ def _entry(
     attestation: Digest | None = None,
     log_index: int | None = None,
     signers: tuple[str, ...] = (),
+    stale: str | None = None,
 ) -> MethodEntry:
     return MethodEntry(
         method=method.digest,
@@ -242,6 +270,7 @@ def _entry(
         attestation=attestation,
         log_index=log_index,
         signers=signers,
+        stale=stale,
     )
 
 

@@ -10,7 +10,7 @@ from kvg import canon
 from kvg.digest import short
 from kvg.errors import Corrupt
 from kvg.flow.attested import attested
-from kvg.flow.freshness import contract_of, stale_reason
+from kvg.flow.freshness import stale_now
 from kvg.flow.records.artifacts import Artifact, Attestation
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def show(store: Store, target: str, cwd: Path = Path()) -> Artifact:
         gates=found.gates,
         attestations=tuple(_attestation(item) for item in found.opened),
         verification=verification(store, found),
-        stale=stale_reason(store, cwd, contract_of(found.provenance)),
+        stale=stale_now(store, cwd, found),
     )
 
 

@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, GateFailed, NotFound, Untrusted, UsageError
+from kvg.errors import GateFailed, NotFound, UsageError
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
 from kvg.problem.family import parse_problem
 from kvg.problem.literals import Literal, parse_literal
 
 if TYPE_CHECKING:
+    from kvg.flow.choice import PassedOver
     from kvg.flow.settings import Settings
     from kvg.gates.calls import Called, Caller
     from kvg.store import Store
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 HIT = "HIT"
 MISS = "MISS"
+NO_METHOD = "no method for this structure"
 NOT_MET = "the values do not meet the constraint"
 """Why there is no answer to a problem that its own constraint excludes."""
 
@@ -42,9 +44,10 @@ def solve(
     caller: Caller | None = None,
     selector: Selector | None = None,
 ) -> AnswerFound:
-    """The answer of the newest method of exactly this family that counts; without one, of the
-    stored trace of exactly this text; else a miss. Values that do not meet the constraint are not
-    of the family, whatever its methods give.
+    """The answer of the newest method of exactly this family that counts, is fresh and was proved
+    for these values; without one, of the stored trace of exactly this text; else a miss, which
+    says of each why not. Values that do not meet the constraint are not of the family, whatever
+    its methods give.
 
     No near family is ever taken. A process that solves again gives ``verdicts``, a ``caller`` that
     keeps an enclosure ready, and a ``selector``, which is heeded as long as the log has not grown.
@@ -64,28 +67,30 @@ def solve(
         selected = time.perf_counter()
         canonical_us, select_us = (named - began) * 1e6, (selected - started) * 1e6
         if chosen is None and not members:
-            return _miss(family, canonical_us, select_us, "no method for this structure")
+            return _miss(family, canonical_us, select_us, NO_METHOD)
+        from kvg.flow.choice import PassedOver, choose_method
+
+        passed_over = PassedOver()
         if chosen is None and not any(item.is_method for item in members):
-            reason = "no method for this structure"
-            return recall(family, canonical_us, select_us, reason)
-        from kvg.flow.freshness import contract_of_proof, stale_reason
-        from kvg.problem.ranges import outside_of
-        from kvg.verify.method import Verdicts, newest_method
+            return recall(family, canonical_us, select_us, passed_over)
+        from kvg.verify.method import Verdicts
 
         verify = partial((verdicts or Verdicts()).verify, require=require)
-        found = _of_view(store, family, chosen, selector, verify)
-        found = found or newest_method(store, family, verify)
+        given = problem.slots
+        found = _of_view(store, settings, family, given, chosen, selector, verify)
+        if found is None:
+            found = choose_method(store, settings.cwd, family, given, verify, passed_over)
         verified = time.perf_counter()
-        outside = outside_of(found.method.slots, problem.slots)
-        if outside is None:
-            outside = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
-        if outside is not None:
-            return recall(family, canonical_us, select_us, outside)
+        if found is None:
+            passed_over.check()
+            return recall(family, canonical_us, select_us, passed_over)
         caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
         what = f"method {short(found.digest)}"
         answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
     if answer is None:
-        return recall(family, canonical_us, select_us, NOT_MET)
+        passed_over = PassedOver()
+        passed_over.note(what, NOT_MET)
+        return recall(family, canonical_us, select_us, passed_over)
     return AnswerFound(
         status=HIT,
         family=family,
@@ -125,19 +130,23 @@ def _prepared(
 
 def _of_view(
     store: Store,
+    settings: Settings,
     family: Digest,
+    slots: Sequence[Literal],
     chosen: Digest | None,
     selector: Selector | None,
     verify: Callable[[Store, Digest], VerifiedMethod],
 ) -> VerifiedMethod | None:
-    """The method that a held view names, when that view is of now and it counts."""
+    """The method that a held view names, when that view is of now and it answers for ``slots``."""
+    from kvg.flow.choice import UNFIT, unfit
+
     if chosen is None or selector is None or selector.size != store.log.size:
         return None
     try:
         found = verify(store, chosen)
-    except (Corrupt, NotFound, Untrusted):
+    except UNFIT:
         return None
-    return found if found.method.family == family else None
+    return found if unfit(store, settings.cwd, family, slots, found) is None else None
 
 
 def _recall(
@@ -148,14 +157,14 @@ def _recall(
     family: Digest,
     canonical_us: float,
     select_us: float,
-    reason: str,
+    passed_over: PassedOver,
 ) -> AnswerFound:
     """The answer of the stored trace of this very text, or the miss."""
     from kvg.flow.trace import find_trace
 
     began = time.perf_counter()
-    found, stale = find_trace(store, settings, family, text, require=require)
-    missed = _miss(family, canonical_us, select_us, stale or reason)
+    found = find_trace(store, settings, family, text, passed_over, require=require)
+    missed = _miss(family, canonical_us, select_us, passed_over.told(NO_METHOD))
     if found is None:
         return missed
     return replace(
@@ -176,21 +185,25 @@ def run_method(
 ) -> AnswerFound:
     """Run a stored method on literals given one by one, which may break the family's constraint.
 
-    Raises ``UsageError`` out of its ranges.
+    Raises ``NotFound`` for a stale one, ``UsageError`` out of its ranges.
     """
     from kvg.flow.family import stored_family
+    from kvg.flow.freshness import contract_of_proof, stale_reason
     from kvg.flow.method import verified_method
     from kvg.problem.ranges import outside_of
 
     began = time.perf_counter()
-    found = verified_method(store, target)
-    verified = time.perf_counter()
     slots = tuple(_literal(text) for text in raw)
+    found = verified_method(store, target, cwd=settings.cwd, slots=slots)
+    verified = time.perf_counter()
     if len(slots) != len(found.method.slots):
         raise UsageError(f"{len(slots)} values for {len(found.method.slots)} slots")
     outside = outside_of(found.method.slots, slots)
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
+    stale = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
+    if stale is not None:
+        raise NotFound(f"method {short(found.digest)}: {stale}", hint="kvg method add")
     if stored_family(store, found.method.family).constraint is not None:
         settings.report.notice("the family's constraint is not looked at here: kvg solve does that")
     caller = caller_of(settings, store, no_sandbox=no_sandbox)

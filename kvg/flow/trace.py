@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, hex_of, sha256, short
@@ -22,9 +23,10 @@ from kvg.objects.statement import Provenance, Resource
 from kvg.objects.tokens import first_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kvg.flow.asking import Asked
+    from kvg.flow.choice import PassedOver
     from kvg.flow.freshness import Contract
     from kvg.flow.registered import RegisteredModel
     from kvg.flow.settings import Settings
@@ -55,35 +57,77 @@ def trace_ref(family: Digest, text: str) -> str:
 
 
 def find_trace(
-    store: Store, settings: Settings, family: Digest, text: str, *, require: Sequence[str] = ()
-) -> tuple[Trace | None, str | None]:
-    """The trace of exactly ``text``, or None and, when there is a stale one, why.
+    store: Store,
+    settings: Settings,
+    family: Digest,
+    text: str,
+    passed_over: PassedOver,
+    *,
+    require: Sequence[str] = (),
+) -> Trace | None:
+    """The newest trace of exactly ``text`` that counts and is fresh; those newer are noted.
 
     It counts when it stands up to verification, says that it is of this text and family, and
-    passed gates. Raises ``Untrusted``, ``Corrupt``.
+    passed gates. Raises ``Untrusted``, ``Corrupt`` where there are some and nothing counts.
     """
+    from kvg.flow.choice import UNFIT
+
     ref = trace_ref(family, text)
-    digest = store.ref(ref)
-    if digest is None:
-        return None, None
+    for digest in _once_named(store, ref):
+        name = f"trace {short(digest)}"
+        try:
+            found = _trace(store, settings, digest, ref, family, text, require)
+        except UNFIT as error:
+            passed_over.note_error(name, error)
+            continue
+        if isinstance(found, Trace):
+            return found
+        if found is not None:
+            passed_over.note(name, found)
+    passed_over.check()
+    return None
+
+
+def _once_named(store: Store, ref: str) -> Iterator[Digest]:
+    """What ``ref`` is and was, the newest first, as far as it was not removed and is here."""
+    newest = store.ref(ref)
+    if newest is None:
+        return
+    yield newest
+    moves = takewhile(lambda digest: digest is not None, (m.digest for m in store.history(ref)))
+    for digest in dict.fromkeys(moves):
+        if digest is not None and digest != newest and store.objects.has(digest):
+            yield digest
+
+
+def _trace(
+    store: Store,
+    settings: Settings,
+    digest: Digest,
+    ref: str,
+    family: Digest,
+    text: str,
+    require: Sequence[str],
+) -> Trace | str | None:
+    """The trace, or why it is stale; None where it is none of ``text``."""
     from kvg.verify import verify_artifact
 
     verified = verify_artifact(store, digest, require=require, ref=ref)
     said = verified.provenance
     parts = {part.name: part.digest for part in (said.source or ())} if said else {}
     is_it = said is not None and said.family == family
-    if not is_it or parts.get(PROBLEM) != sha256(text.encode("utf-8")) or not verified.gates:
-        return None, None
-    stale = stale_reason(store, settings.cwd, contract_of(said))
     answer = parts.get(ANSWER)
+    if not is_it or parts.get(PROBLEM) != sha256(text.encode("utf-8")) or not verified.gates:
+        return None
+    stale = stale_reason(store, settings.cwd, contract_of(said))
     if stale is not None or answer is None:
-        return None, stale
+        return stale
     raw = store.objects.read(answer, what=f"{ref}: answer", limit=MAX_ANSWER_BYTES)
     try:
         words = bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         raise Corrupt(f"{ref}: the answer {short(answer)} is not UTF-8") from None
-    return Trace(verified, words, store.attestations(digest)[0].envelope), None
+    return Trace(verified, words, store.attestations(digest)[0].envelope)
 
 
 @dataclass(frozen=True, slots=True)

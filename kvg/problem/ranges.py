@@ -232,6 +232,8 @@ class SlotRange:
 
 def outside_of(ranges: Sequence[SlotRange], slots: Sequence[Literal]) -> str | None:
     """Which slot's value a method with ``ranges`` was not proved for, and what to do."""
+    if len(ranges) != len(slots):
+        return f"it has {len(ranges)} slots, not {len(slots)}"
     for number, (slot, literal) in enumerate(zip(ranges, slots, strict=True)):
         found = slot.outside(literal)
         if found is not None:

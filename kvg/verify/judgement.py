@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -77,7 +78,8 @@ class Opened:
 class Judgement:
     """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids.
 
-    ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others.
+    ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others. ``provenance`` is what the
+    first deposit says, on the terms of freshness that the newest has.
     """
 
     depositors: tuple[str, ...]
@@ -222,6 +224,18 @@ def parse_envelope_statement(envelope: Envelope, digest: Digest, name: str) -> S
     return statement
 
 
+def _renewed(first: Provenance | None, later: Provenance) -> Provenance:
+    """``first`` on the terms of ``later``: its origin stays, how long it holds does not."""
+    if first is None:
+        return later
+    return replace(
+        first,
+        valid_until=later.valid_until,
+        depends=later.depends,
+        schema_version=later.schema_version,
+    )
+
+
 def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
     """What ``opened`` come to, taken together."""
     depositors: set[str] = set()
@@ -239,7 +253,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         if isinstance(predicate, Provenance):
             if by & depositor_ids:
                 depositors |= by & depositor_ids
-                provenance = provenance or predicate
+                provenance = _renewed(provenance, predicate)
         elif by & (depositor_ids | verifier_ids):
             resources += [*predicate.configuration, *predicate.evidence]
             _sort(predicate, passed, failed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, TestResult
 from kvg.problem.method import (
@@ -88,7 +88,7 @@ def proved_by(
 ) -> tuple[Opened, TestResult, tuple[str, ...]]:
     """The newest envelope that says that a method passed its proof, what it says, and the trusted
     depositors who say so. Raises ``Untrusted`` where they do not suffice, or one says it failed."""
-    proofs = [(item, said) for item in judgement.opened if (said := _proof(item)) is not None]
+    proofs = _proofs(judgement)
     depositors = {key.keyid for key in trust.keys_for(DEPOSITOR)}
     by = {keyid for item, _ in proofs for keyid in item.signers} & depositors
     needed = max(1, trust.threshold(DEPOSITOR))
@@ -120,13 +120,26 @@ def newest_method(
     members = [item for item in store.family_members(family) if item.is_method]
     if not members:
         raise NotFound(f"family {short(family)}: no method", hint="kvg method add")
-    newest: Corrupt | Untrusted | None = None
+    newest: KvgError | None = None
     for member in reversed(members):
         try:
-            return verify(store, member.digest)
-        except (Corrupt, Untrusted) as error:
+            found = verify(store, member.digest)
+        except (Corrupt, Incompatible, Untrusted) as error:
             newest = newest or error
+            continue
+        if found.method.family == family:
+            return found
     raise newest or NotFound(f"family {short(family)}: no method")
+
+
+def newest_proof(judgement: Judgement) -> tuple[Opened, TestResult] | None:
+    """The last statement of ``judgement`` that a method passed its proof, and where it stands."""
+    proofs = _proofs(judgement)
+    return proofs[-1] if proofs else None
+
+
+def _proofs(judgement: Judgement) -> list[tuple[Opened, TestResult]]:
+    return [(item, said) for item in judgement.opened if (said := _proof(item)) is not None]
 
 
 def _proof(item: Opened) -> TestResult | None:

@@ -204,6 +204,28 @@ def test_values_that_break_the_constraint_are_no_instance(kvg: Run, store: Store
     assert run.out == "6\n" and "constraint is not looked at" in run.err
 
 
+def test_a_stale_method_is_listed(kvg: Run, store: Store) -> None:
+    """By ls --stale alone; a form of refs has no place for it."""
+    Path("rates.csv").write_text("3")
+    added = kvg(*ADD, "--depends", "rates.csv", "--json").record
+    assert kvg("ls", "--stale").out == "" and kvg("solve", TEXT).out == "42\n"
+    Path("rates.csv").write_text("4")
+    assert kvg("solve", TEXT).code == kvg("method", "run", added["method"], "3", "9").code == 3
+    (listed,) = kvg("ls", "--stale", "--json").records
+    assert listed["type"] == "stale-method" and listed["stale"] == "stale: rates.csv has changed"
+    assert [listed[key] for key in ("method", "family", "attestation", "log_index")] == [
+        added[key] for key in ("method", "family", "attestation", "log_index")
+    ]
+    shown = kvg("ls", "--stale").out
+    assert shown.startswith("method ") and shown.count("\n") == 1 and "has changed" in shown
+    assert kvg("ls").out == kvg("ls", "--stale", "-0").out == ""
+    assert "stale: rates.csv has changed" in kvg("method", "show", added["method"]).out
+    audited = kvg("audit", "--json").record["artifacts"]
+    assert [item["stale"] for item in audited] == ["stale: rates.csv has changed"]
+    assert kvg(*ADD, "--depends", "rates.csv").code == 0  # proved again, on what it is now
+    assert kvg("ls", "--stale").out == "" and kvg("solve", TEXT).out == "42\n"
+
+
 def test_a_dry_run_proves_and_stores_nothing(kvg: Run, store: Store) -> None:
     before = sum(1 for _ in store.objects.all())
     shown = kvg(*ADD, "--dry-run", "--json").record

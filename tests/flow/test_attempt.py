@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -183,8 +184,38 @@ def test_a_stale_trace_or_method_is_a_miss(
     (user.folder / "prices.csv").write_text("2")
     missed = kvg("solve", TEXT, "--json")
     assert missed.code == 3
-    assert json.loads(missed.out)["reason"] == "stale: prices.csv has changed"
-    assert "prices.csv" in kvg("ls", "--stale").out
+    reason = json.loads(missed.out)["reason"]
+    assert re.fullmatch(
+        r"method sha256:\w+: (stale: prices.csv has changed); trace sha256:\w+: \1",
+        reason,
+    )
+    listed = [json.loads(line) for line in kvg("ls", "--stale", "--json").out.splitlines()]
+    assert [item["type"] for item in listed] == ["ref", "stale-method"]
+    assert kvg("ls", "--stale").out.count("stale: prices.csv has changed\n") == 2
+    assert len(kvg("ls", "--stale", "-0").out.split("\0")) == 2  # a method has no ref
+
+
+def test_an_older_trace_that_is_fresh_answers(
+    user: models.User, kvg: Kvg, writes: Callable[[str], None]
+) -> None:
+    (user.folder / "any.py").write_text("import sys\nsys.exit(not open('answer.txt').read())\n")
+    learn = (*TRY, "--gate", "cmd:python3 any.py", "--learn", "--depends")
+    files = {name: user.folder / name for name in ("a.csv", "b.csv")}
+    for name, answer in (("a.csv", "old"), ("b.csv", "new")):
+        files[name].write_text("1")
+        writes(answer)
+        assert record(kvg("solve", TEXT, *learn, name))["learned"]
+        assert record(kvg("solve", TEXT, "--json"))["answer"] == answer
+        files[name].unlink()
+    missed = kvg("solve", TEXT, "--json")
+    reason = json.loads(missed.out)["reason"]
+    assert missed.code == 3 and reason.index("b.csv") < reason.index("a.csv")
+    files["a.csv"].write_text("1")
+    assert record(kvg("solve", TEXT, "--json"))["answer"] == "old"
+    files["b.csv"].write_text("1")
+    assert record(kvg("solve", TEXT, "--json"))["answer"] == "new"
+    kvg("rm", trace_ref(parse_problem(TEXT).family.digest, TEXT))
+    assert kvg("solve", TEXT).code == 3
 
 
 def test_usage(user: models.User, kvg: Kvg) -> None:

@@ -76,6 +76,25 @@ def test_what_lies_in_the_place_of_a_file_is_not_that_file(user: models.User, kv
     assert stale(kvg) == ["stale: rates.csv has changed"]
 
 
+def test_a_stale_one_is_deposited_again_on_new_terms(user: models.User, kvg: Kvg) -> None:
+    """The text is the same, so nothing is computed: what is signed is what it depends on now."""
+    rates = user.folder / "rates.csv"
+    rates.write_text("3")
+    again = ("deposit", "a", "--text", TEXT, "--depends", "rates.csv", "--json")
+    assert kvg(*again).code == 0
+    size = user.store.log.size
+    assert kvg(*again).code == 0 and user.store.log.size == size
+    rates.write_text("4")
+    told = kvg("deposit", "a", "--text", TEXT)
+    assert "rates.csv has changed; --valid-until, --depends" in told.err and len(stale(kvg)) == 1
+    renewed = json.loads(kvg(*again).out)
+    assert (renewed["unchanged"], renewed["tokens_computed"]) == (True, 0)
+    assert stale(kvg) == [] and kvg(*GRAFT).code == 0
+    assert json.loads(kvg("show", "a", "--json").out)["stale"] is None
+    rates.write_text("5")
+    assert stale(kvg) == ["stale: rates.csv has changed"] and kvg(*GRAFT).code == 3
+
+
 def test_a_time_that_is_over(user: models.User, kvg: Kvg, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kvg("deposit", "a", "--text", TEXT, "--valid-until", "1d").code == 0
     assert kvg(*GRAFT).code == 0

@@ -142,6 +142,7 @@ _HOMES: dict[str, str] = {
     "gate": "flywheel",
     "gate-kind": "flywheel",
     "method": "flywheel",
+    "stale-method": "flywheel",
     "finding": "findings",
     "verify-summary": "findings",
     "key": "keys",

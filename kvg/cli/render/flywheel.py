@@ -14,6 +14,7 @@ from kvg.flow.records.flywheel import (
     GateKind,
     GateResult,
     MethodEntry,
+    StaleMethod,
 )
 
 
@@ -62,13 +63,20 @@ def method(record: MethodEntry, view: View) -> Iterator[str]:
     digest = brief(record.method) if view.person else record.method
     state = "new" if record.new else "not stored" if record.attestation is None else "stored"
     proved = f"  proved on {count(record.instances, 'instance')}" if record.instances else ""
-    yield f"{digest}  {state}{proved}\n"
+    stale = "" if record.stale is None else f"  {printable(record.stale)}"
+    yield f"{digest}  {state}{proved}{stale}\n"
     yield f"  family      {record.family}\n  text        {record.text}\n"
     for number, slot in enumerate(record.slots):
         name = printable(str(slot["name"] or f"s{number}"))
         yield f"  slot {name:<6} {slot['type']}  {slot['range']}\n"
     if view.verbose:
         yield f"  program     {record.program}\n  checker     {record.checker}\n"
+
+
+def stale_method(record: StaleMethod, view: View) -> Iterator[str]:
+    digest = brief(record.method) if view.person else record.method
+    name = view.terminal.out(f"{f'method {digest}':<24}", "bold")
+    yield f"{name}  {printable(record.text)}  {printable(record.stale)}\n"
 
 
 def answer(record: AnswerFound, view: View) -> Iterator[str]:
@@ -113,5 +121,6 @@ RENDERERS = cast(
         "gate": gate,
         "gate-kind": gate_kind,
         "method": method,
+        "stale-method": stale_method,
     },
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from kvg.flow.records import Record
 from kvg.flow.settings import check_text
 
 if TYPE_CHECKING:
+    from kvg.cli.invocation import Invocation
     from kvg.flow.records import RefEntry
 
 _FIELD = r"\{([a-z_]+)\}"
@@ -28,7 +30,10 @@ def ls(
         bool, typer.Option("-0", help="End each name, or line of --format, with NUL.")
     ] = False,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Only those past their validity or outdated.")
+        bool,
+        typer.Option(
+            "--stale", help="Only those past their validity or outdated, and such methods."
+        ),
     ] = False,
     graftable: Annotated[
         bool,
@@ -40,7 +45,8 @@ def ls(
 ) -> Iterable[Record] | Iterator[Raw]:
     """List the refs.
 
-    Fields of --format are those of the JSON record: ref, digest, tokens, pages, model,
+    With --stale also methods that answer no more; these have no ref, so --format and -0 leave them
+    out. Fields of --format are those of the JSON record: ref, digest, tokens, pages, model,
     architecture, reference, gates, pinned, previous, stale.
     """
     from kvg.flow.ls import ls as flow
@@ -48,10 +54,17 @@ def ls(
     run = invocation(ctx)
     entries = flow(run.store, run.settings, stale=stale, graftable=graftable, everything=everything)
     if form is None and not nul:
-        return entries
+        return chain(entries, stale_methods(run)) if stale and not graftable else entries
     if run.given.json:
         raise UsageError("--json: has a form of its own", hint="leave out --format and -0")
     return formatted(entries, form or "{ref}", b"\0" if nul else b"\n")
+
+
+def stale_methods(run: "Invocation") -> "Iterator[Record]":
+    """The methods that are stale, once the refs were listed."""
+    from kvg.flow.method import stale_methods as flow
+
+    yield from flow(run.store, run.settings.cwd)
 
 
 def formatted(entries: "Iterable[RefEntry]", form: str, end: bytes) -> Iterator[Raw]:
@@ -87,6 +100,7 @@ EXAMPLES = {
     "ls": """
     $ kvg ls
     $ kvg ls --all
+    $ kvg ls --stale
     $ kvg ls --format '{ref} {digest} {tokens}'
     $ kvg ls -0 --graftable | xargs -0 -n1 kvg verify
     """

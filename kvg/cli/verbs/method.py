@@ -94,7 +94,8 @@ def show(ctx: typer.Context, method: Target) -> Record:
     """Show one method."""
     from kvg.flow.method import show_method
 
-    return show_method(invocation(ctx).store, method)
+    call = invocation(ctx)
+    return show_method(call.store, method, call.settings.cwd)
 
 
 def run(

@@ -67,7 +67,7 @@ class MethodEntry(Record):
     what is answered is open, and ``range`` has it in words; ``letters`` are there for strings.
 
     ``new`` says whether it was stored now; ``attestation`` is the envelope that says it was proved,
-    ``signers`` the trusted keys that signed that.
+    ``signers`` the trusted keys that signed that, ``stale`` why it answers no more.
     """
 
     type: ClassVar[str] = "method"
@@ -82,6 +82,20 @@ class MethodEntry(Record):
     attestation: Digest | None
     log_index: int | None
     signers: tuple[str, ...]
+    stale: str | None = None
+
+
+@frozen
+class StaleMethod(Record):
+    """A method that answers no more, and why; ``attestation`` is its statement."""
+
+    type: ClassVar[str] = "stale-method"
+    method: Digest
+    family: Digest
+    text: str
+    attestation: Digest
+    log_index: int
+    stale: str
 
 
 @frozen
