@@ -150,9 +150,13 @@ class Peers:
         """
         from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint
         from kvg.log.log import COSIGNED
+        from kvg.store.witnesses import with_sum
 
         data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
-        if data is None or data == taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE):
+        if data is None:
+            return
+        data = with_sum(data)
+        if data == taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE):
             return
         what = f"log {taken.origin}: {COSIGNED}"
         try:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
 
 WITNESSES_KEY = "store.witnesses"
+SUM_NAME = "kvg.sum"
+_SUM_LINE = f"\u2014 {SUM_NAME} ".encode()
 
 
 def configured(store: Store) -> tuple[Witness, ...]:
@@ -25,6 +27,21 @@ def configured(store: Store) -> tuple[Witness, ...]:
 
     what = f"{store.config.path}: {WITNESSES_KEY}"
     return tuple(parse_witness(line, what=what) for line in lines)
+
+
+def with_sum(note: bytes) -> bytes:
+    """``note`` with its own SHA-256 as a last line, which readers of notes pass over.
+
+    So a copy of a stranger's word, which nobody here can check, is known to be what came.
+    """
+    from kvg.digest import sha256_bytes
+    from kvg.signing.note import HASH_SIZE, NoteSignature, encode_signature
+
+    lines = note.splitlines(keepends=True)
+    if lines and lines[-1].startswith(_SUM_LINE):
+        note = b"".join(lines[:-1])
+    digest = sha256_bytes(note)
+    return note + encode_signature(NoteSignature(SUM_NAME, digest[:HASH_SIZE], digest))
 
 
 def faults(store: Store) -> Iterator[Corrupt | Untrusted]:

@@ -48,18 +48,20 @@ def _finding(error: KvgError, name: str) -> Finding:
 def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
     """What is wrong with what witnesses cosigned, perhaps under an earlier key of the log.
 
-    Of witnesses that are not known here nothing can be told.
+    Of witnesses that are not known here no more than that it is what came.
     """
     from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
     from kvg.log.log import COSIGNED
     from kvg.signing.note import parse_note
-    from kvg.store.witnesses import configured, unsigned
+    from kvg.store.witnesses import configured, unsigned, with_sum
 
     data = log.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
     if data is None:
         return
     what = f"log {log.folder}: {COSIGNED}"
     try:
+        if data != with_sum(data):
+            raise Corrupt(f"{what}: does not match its checksum")
         said = parse_checkpoint(data, what=what)
         if not log.is_extension_of(said.size, said.root):
             raise Untrusted(f"{what}: not a checkpoint of this log")
