@@ -4,7 +4,8 @@ Rules, each of which rejects by name:
 
 - the program gives an answer for every instance, the ends of the ranges included, and the same
   one when it is asked again;
-- the checker, which is not the program, says ``True`` to every one of them;
+- the checker, which has nothing of the program in it that ``shared_part`` finds, says ``True`` to
+  every one of them;
 - it says so to the answers of other instances in fewer than half of the cases;
 - every slot matters: for each there are instances that differ in it alone and in the answer, and
   those answers are right as well.
@@ -24,6 +25,7 @@ from kvg.digest import sha256
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
 from kvg.gates.calls import answer_text, slot_values
+from kvg.problem.independence import shared_part
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
 
@@ -122,8 +124,9 @@ class _Trial:
 
     def run(self, n_instances: int) -> None:
         """Raises ``_Broken`` at the first rule that does not hold."""
-        if sha256(self._program) == sha256(self._checker):
-            raise _Broken("the checker is the program itself")
+        shared = shared_part(self._program, self._checker)
+        if shared is not None:
+            raise _Broken(f"the checker {shared}")
         self.instances = self._drawn(n_instances)
         self._answers = self._solved(self.instances)
         again = self._solved(self.instances[:ASKED_AGAIN])

@@ -42,7 +42,7 @@ def code_digest(source: str) -> str | None:
     return hex_of(sha256(document))
 
 
-def parse_python(source: str, kind: type[Tree]) -> Tree:
+def parse_python(source: str | bytes, kind: type[Tree]) -> Tree:
     """The syntax tree of ``source``, a module or an expression; nothing is run, nothing warned of.
 
     Raises what ``ast.parse`` does.
@@ -61,7 +61,7 @@ def code_tree(tree: ast.AST) -> Json:
     Two things keep different code apart that plain renaming would confuse: a name that a call in
     the block gives by keyword keeps its spelling, and no bound name gets one that is used unbound.
     """
-    return _node(tree, _renamed(tree))
+    return node_tree(tree, _renamed(tree))
 
 
 def _too_deep() -> UsageError:
@@ -69,7 +69,7 @@ def _too_deep() -> UsageError:
 
 
 def _renamed(tree: ast.AST) -> Names:
-    bound = list(dict.fromkeys(_bindings(tree)))
+    bound = list(dict.fromkeys(bindings(tree)))
     nodes = list(ast.walk(tree))
     keywords = {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
     free = {node.id for node in nodes if isinstance(node, ast.Name)} - set(bound)
@@ -78,12 +78,12 @@ def _renamed(tree: ast.AST) -> Names:
     return {name: next(fresh) for name in bound if name not in keywords}
 
 
-def _bindings(node: ast.AST) -> Iterator[str]:
+def bindings(node: ast.AST) -> Iterator[str]:
     """Names that are bound, in the order in which the tree has them."""
     yield from _bound_here(node)
     for field in node._fields:
         for child in _children(getattr(node, field, None)):
-            yield from _bindings(child)
+            yield from bindings(child)
 
 
 def _bound_here(node: ast.AST) -> Iterator[str]:
@@ -115,7 +115,8 @@ def _children(value: object) -> Iterator[ast.AST]:
                 yield item
 
 
-def _node(node: ast.AST, names: Names) -> Json:
+def node_tree(node: ast.AST, names: Names) -> Json:
+    """As ``code_tree``, with ``names`` in the places of those that they are given for."""
     fields: dict[str, Json] = {}
     for field in node._fields:
         value = getattr(node, field, None)
@@ -139,7 +140,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 def _field(node: ast.AST, field: str, value: object, names: Names) -> Json:
     if isinstance(value, ast.AST):
-        return _node(value, names)
+        return node_tree(value, names)
     if isinstance(value, list):
         return list(_items(node, value, names))
     if isinstance(value, str):
@@ -158,7 +159,7 @@ def _items(node: ast.AST, values: Iterable[object], names: Names) -> Iterator[Js
     is_scope = isinstance(node, ast.Global | ast.Nonlocal)
     for value in values:
         if isinstance(value, ast.AST):
-            yield _node(value, names)
+            yield node_tree(value, names)
         elif isinstance(value, str):
             yield names.get(value, value) if is_scope else value
         else:

@@ -376,6 +376,24 @@ BAD_CHECKERS = {
     "accepts anything": ("def check(answer, *slots): return True", "does not look"),
     "accepts what is a number": ("def check(answer, *s): return type(answer) is int", "not look"),
     "is the program": (PROGRAM, "the checker is the program"),
+    "is the program under other names": (
+        f"# mine\n{PROGRAM.replace('solve', 'sum_of')}"
+        "def check(answer, a, b):\n    return answer == sum_of(a, b)\n",
+        "the checker has the program's solve in it, as sum_of",
+    ),
+    "runs the program's text": (
+        f"exec({PROGRAM!r})\ndef check(answer, a, b): return answer == solve(a, b)\n",
+        "the checker has the program's solve in it, as text",
+    ),
+    "imports the program": (
+        "def check(answer, a, b):\n    from program import solve\n    return answer == solve(a, b)",
+        "No module named 'program'",
+    ),
+    "takes the program from around it": (
+        "import __main__\ndef check(answer, a, b):\n"
+        "    for code in __main__.codes: exec(code, globals())\n    return answer == solve(a, b)",
+        "'solve' is not defined",
+    ),
     "fails": ("def check(answer, a, b): return answer / 0", "the checker fails"),
     "is not sure": ("def check(answer, a, b): return 1", "the checker refuses"),
 }
@@ -387,6 +405,35 @@ def test_a_checker_is_rejected_by_name(kvg: Run, store: Store, name: str) -> Non
     Path("c.py").write_text(code)
     refused = kvg(*ADD, "--json")
     assert refused.code == 8 and named in refused.error["message"]
+
+
+def test_a_checker_finds_the_program_nowhere(kvg: Run, store: Store) -> None:
+    """Not in its process, and in no file that it can read: it is called in an enclosure of its own,
+    which is given the checker alone."""
+    Path("p.py").write_text(f"# XYZ{'ZY'}\n{PROGRAM}")
+    Path("c.py").write_text(
+        """import __main__, os, sys
+MARK = b"XYZ" + b"ZY"
+def held():
+    yield repr(vars(__main__)).encode()
+    yield sys.stdin.read().encode()
+    for root in (".", "/tmp", "/dev/shm", "/proc/self"):
+        for name in ("environ", "cmdline", "fd/0", "program.py", "p.py", "main.py"):
+            try:
+                with open(os.path.join(root, name), "rb") as file:
+                    yield file.read(1 << 20)
+            except OSError:
+                pass
+        for name in os.listdir(root):
+            yield os.fsencode(name)
+def check(answer, a, b):
+    assert not any(MARK in text for text in held())
+    return answer == sum(range(a, b + 1))
+"""
+    )
+    assert kvg(*ADD).code == 0
+    Path("c.py").write_text(Path("c.py").read_text().replace('b"XYZ" + b"ZY"', 'b"def held"'))
+    assert "AssertionError" in kvg(*ADD).err  # what is there is found: its own text
 
 
 def test_a_slot_that_does_not_matter(kvg: Run, store: Store) -> None:

@@ -64,8 +64,8 @@ def add(
     """Prove a method and store it under its family.
 
     The program answers generated instances, the ends of the ranges included; the checker, which
-    must not be the program, has to accept each answer and refuse others. A slot that never changes
-    the answer rejects it. Exit code 8 when it is rejected. It answers only in the ranges of
+    must not have the program in it, has to accept each answer and refuse others. A slot that never
+    changes the answer rejects it. Exit code 8 when it is rejected. It answers only in the ranges of
     --slots; where these leave a side open, that is closed where the proof drew from, and told.
     """
     from kvg.flow.method import MethodRequest, add_method
