@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvg import durable
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
 from kvg.sandbox.enclosure import HINT, Enclosure, environment
 from kvg.sandbox.limits import Limits
 from kvg.sandbox.outcome import Outcome, limit_met
+
+if TYPE_CHECKING:
+    from kvg.sandbox.keeper import Keeper
 
 LOOK_S: Final = 0.02
 """How often the processes of a call are looked at."""
@@ -65,11 +67,15 @@ def run(job: Job, enclosure: Enclosure) -> Outcome:
 def start(job: Job, enclosure: Enclosure) -> Started:
     """Start ``job``, which waits for its standard input. ``finish`` or ``end`` has to follow."""
     stack = ExitStack()
+    keeper = None
     try:
         if enclosure.program is None:
-            argv, folder, fds = stack.enter_context(_plain(job))
+            from kvg.sandbox.keeper import Keeper
+
+            keeper = stack.enter_context(Keeper())
+            argv, fds = keeper.argv([_PRLIMIT, *_limits(job), *job.argv], job.fds), keeper.fds
         else:
-            argv, folder, fds = stack.enter_context(_enclosed(job, enclosure))
+            argv, fds = stack.enter_context(_enclosed(job, enclosure))
         ended, held = os.pipe()
         stack.callback(os.close, ended)
         try:
@@ -79,7 +85,7 @@ def start(job: Job, enclosure: Enclosure) -> Started:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(*fds, *job.fds, held),
-                cwd=folder,
+                cwd="/",
                 env=environment(),
                 start_new_session=True,
             )
@@ -88,7 +94,14 @@ def start(job: Job, enclosure: Enclosure) -> Started:
     except BaseException:
         stack.close()
         raise
-    return Started(job, enclosure, process, ended, stack)
+    started = Started(job, enclosure, process, ended, stack, keeper)
+    if keeper is not None:
+        try:
+            keeper.begin(job.files)
+        except BaseException:
+            started.end()
+            raise
+    return started
 
 
 class Started:
@@ -101,8 +114,9 @@ class Started:
         process: subprocess.Popen[bytes],
         ended: int,
         stack: ExitStack,
+        keeper: Keeper | None = None,
     ) -> None:
-        self._watch = _Watch(process, job.limits, enclosure)
+        self._watch = _Watch(process, job.limits, enclosure, keeper)
         self._process = process
         self._ended = ended
         self._stack = stack
@@ -129,12 +143,12 @@ class Started:
         """End it unused."""
         with self._stack:
             self._watch.kill()
-            self._process.wait()
+            self._watch.status()
             wait_readable(self._ended, END_S)
 
 
 @contextmanager
-def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[list[str], str, list[int]]]:
+def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
     with ExitStack() as stack:
         fds = {
             name: stack.enter_context(_memory_file(name, data)) for name, data in job.files.items()
@@ -147,21 +161,11 @@ def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[list[str], str, 
         for name, fd in fds.items():
             argv += ["--perms", "0555", "--ro-bind-data", str(fd), f"/tmp/{name}"]
         argv += ["--chdir", "/tmp", "--remount-ro", "/", "--", *enclosure.inner_argv()]
-        yield [*argv, _PRLIMIT, *_limits(job), *job.argv], "/", list(fds.values())
+        yield (*argv, _PRLIMIT, *_limits(job), *job.argv), (*fds.values(),)
 
 
 def _limits(job: Job) -> tuple[str, ...]:
     return job.limits.argv(beyond=max(job.fds, default=-1) + 1)
-
-
-@contextmanager
-def _plain(job: Job) -> Iterator[tuple[list[str], str, list[int]]]:
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory(prefix="kvg-") as folder:
-        for name, data in job.files.items():
-            durable.replace(Path(folder, name), [data], staging=Path(folder))
-        yield [_PRLIMIT, *_limits(job), *job.argv], folder, []
 
 
 @contextmanager
@@ -180,9 +184,14 @@ class _Watch:
     """Reads what a process prints, looks at what it uses, and kills all of it at a limit."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], limits: Limits, enclosure: Enclosure
+        self,
+        process: subprocess.Popen[bytes],
+        limits: Limits,
+        enclosure: Enclosure,
+        keeper: Keeper | None,
     ) -> None:
         self._process = process
+        self._keeper = keeper
         self._limits = limits
         self._enclosure = enclosure
         self._began = time.monotonic()
@@ -197,7 +206,7 @@ class _Watch:
             stopped = self._read()
         finally:
             self.kill()
-        status = self._process.wait()
+        status = self.status()
         stdout, stderr = (bytes(self._kept[name]) for name in ("stdout", "stderr"))
         return Outcome(
             status,
@@ -281,15 +290,25 @@ class _Watch:
 
     def stop(self) -> None:
         """End every process of the call. The enclosure's end is the end of all inside it, once it
-        stands; before, what builds it is still in the group of who started it. Without one the
-        group may outlive its first process; else its number is another's once that was waited for.
+        stands; before, what builds it is still in the group of who started it. Once that was waited
+        for its number is another's. Without an enclosure the keeper ends what it keeps.
         """
-        if self._enclosure.program is not None and self._process.returncode is not None:
+        if self._keeper is not None:
+            return self._keeper.end()
+        if self._process.returncode is not None:
             return
         try:
             os.killpg(self._process.pid, 9)
         except ProcessLookupError:
             pass
+
+    def status(self) -> int:
+        """How it ended, once it has; a keeper that was kept from its work is ended, too."""
+        try:
+            return self._process.wait(None if self._keeper is None else END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
     def kill(self) -> None:
         """End the call, and close its streams."""
