@@ -24,7 +24,7 @@ from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import signing_key
 from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen
-from kvg.objects.statement import PASSED, Resource
+from kvg.objects.statement import PASSED, Resource, sandbox_resource
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import PROGRAM_GATE
 from kvg.problem.ranges import outside_of
@@ -309,7 +309,7 @@ def _try_program(
     configuration = (
         Resource("program", method.program),
         Resource("checker", method.checker),
-        Resource(f"sandbox: {caller.enclosure.name}"),
+        sandbox_resource(caller.enclosure.name),
     )
     proved = GateOutcome(PROGRAM_GATE, PASSED, "", proof.evidence, configuration)
     given = GateInput(request.text.encode(), answer.encode())

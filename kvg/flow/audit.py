@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -19,6 +19,7 @@ from kvg.flow.records.keys import Revoked, TrustEntry
 from kvg.flow.trust import trust_list
 from kvg.flow.verify import verify
 from kvg.trust.policy import VERIFIER
+from kvg.verify.check import methods_among
 from kvg.verify.judgement import required_gates
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFi
 
 
 def _artifacts(store: Store, cwd: Path, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
-    """Every artifact with a ref, by its first name; then those that only the log remembers."""
+    """Every artifact with a ref, by its first name; then what only the log remembers."""
     names: dict[Digest, list[str]] = {}
     for name, digest in sorted(store.refs().items()):
         names.setdefault(digest, []).append(name)
@@ -94,19 +95,30 @@ def _artifacts(store: Store, cwd: Path, faults: Sequence[Finding]) -> Iterator[A
     for digest in store.artifacts():
         if digest not in forgotten:
             names.setdefault(digest, [])
+    methods = methods_among(store, names)
     for digest, refs in names.items():
-        yield _artifact(store, cwd, digest, tuple(refs), faults)
+        yield _artifact(store, cwd, digest, tuple(refs), faults, is_method=digest in methods)
 
 
 def _artifact(
-    store: Store, cwd: Path, digest: Digest, refs: tuple[str, ...], faults: Sequence[Finding]
+    store: Store,
+    cwd: Path,
+    digest: Digest,
+    refs: tuple[str, ...],
+    faults: Sequence[Finding],
+    *,
+    is_method: bool,
 ) -> AuditedArtifact:
-    manifest = _manifest(store, digest)
+    manifest = None if is_method else _manifest(store, digest)
     found = attested(store, digest)
+    if is_method:
+        blamed = _is_blamed(set(_named_in(store, digest)), digest, refs, found, faults)
+    else:
+        blamed = _blamed(digest, refs, manifest, found, faults)
     return AuditedArtifact(
         digest=digest,
         refs=refs,
-        stands=bool(refs) and not _blamed(digest, refs, manifest, found, faults),
+        stands=(is_method or bool(refs)) and not blamed,
         tokens=manifest.count if manifest else None,
         pages=len(manifest.pages) if manifest else None,
         bytes=sum(page.size for page in manifest.pages) if manifest else None,
@@ -115,6 +127,8 @@ def _artifact(
         depositors=found.depositors,
         verifiers=found.verifiers,
         gates=found.gates,
+        unenclosed=found.unenclosed,
+        is_method=is_method,
         failed=found.failed,
         said=tuple(_saying(item) for item in found.opened),
         deposited=_moment(found.provenance),
@@ -137,10 +151,32 @@ def _blamed(
     faults: Sequence[Finding],
 ) -> bool:
     """Whether a finding is about this artifact, or about the log or the trust that it rests on."""
-    mine = {digest, *refs, "log", "trust.json", *(item.envelope for item in found.opened)}
-    if manifest is not None:
-        mine |= {manifest.tokens.digest, *(page.digest for page in manifest.pages)}
-    return manifest is None or any(fault.object in mine for fault in faults)
+    if manifest is None:
+        return True
+    parts = {manifest.tokens.digest, *(page.digest for page in manifest.pages)}
+    return _is_blamed(parts, digest, refs, found, faults)
+
+
+def _is_blamed(
+    parts: Iterable[str],
+    digest: Digest,
+    refs: Iterable[str],
+    found: Judgement,
+    faults: Sequence[Finding],
+) -> bool:
+    envelopes = (item.envelope for item in found.opened)
+    mine = {digest, *parts, *refs, *envelopes, "log", "trust.json"}
+    return any(fault.object in mine for fault in faults)
+
+
+def _named_in(store: Store, method: Digest) -> Iterator[str]:
+    """What a method is called, and what it is made of, as its statements say."""
+    from kvg.store.closure import named_by
+    from kvg.verify.method_check import method_name
+
+    yield method_name(method)
+    for item in store.attestations(method):
+        yield from named_by(store, item.envelope)
 
 
 def _saying(item: Opened) -> Saying:
@@ -184,7 +220,7 @@ def _unchecked(
     store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool, has_results: bool
 ) -> Iterator[str]:
     """What no reader may conclude from this audit, each with the command that would tell."""
-    unreplayed = [item for item in artifacts if not item.verifiers]
+    unreplayed = [item for item in artifacts if not item.verifiers and not item.is_method]
     yield (
         "Truth: no page was computed again from its tokens. Signatures say who vouches for a page, "
         "not that it is right. kvg verify --recompute 5% draws pages by chance and computes them."
@@ -197,13 +233,19 @@ def _unchecked(
     bare = [item for item in artifacts if not item.gates]
     if bare:
         yield f"{len(bare)} of {len(artifacts)} artifacts passed no gate: their text is unchecked."
+    loose = [item for item in artifacts if item.unenclosed]
+    if loose:
+        yield (
+            f"{len(loose)} of {len(artifacts)} artifacts passed gates that ran without a sandbox: "
+            "what was checked there could have written what they said."
+        )
     if len(bare) < len(artifacts):
         yield "No gate was run again: that one passed is the word of who signed it."
     missing = sorted(set(_missing_evidence(store, artifacts)))
     if missing:
         names = ", ".join(short(digest) for digest in missing[:5])
         yield f"Statements point at {len(missing)} that this store does not have: {names}."
-    unnamed = [item for item in artifacts if not item.refs]
+    unnamed = [item for item in artifacts if not item.refs and not item.is_method]
     if unnamed:
         yield (
             f"{len(unnamed)} artifacts have no name; their bytes were not read here, and gc may "

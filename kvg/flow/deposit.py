@@ -369,7 +369,7 @@ def _unchanged(
                 payload = encode_provenance(digest, renewed)
                 envelopes.append(pending.put(sign_envelope(payload, [key])).digest)
         store.record(digest, envelopes, refs=[RefMove(request.ref, digest, before)])
-    newest = store.attestations(digest)[0]
+    newest, found = store.attestations(digest)[0], attested(store, digest)
     return Deposited(
         ref=request.ref,
         digest=digest,
@@ -382,11 +382,12 @@ def _unchanged(
         bytes_stored=stored_bytes(store, manifest, digest),
         prefill_ms=0.0,
         store_ms=0.0,
-        gates=attested(store, digest).gates,
+        gates=found.gates,
         attestation=newest.envelope,
         log_index=newest.index,
         device=str(session.model.device),
         dtype=session.model.dtype,
+        unenclosed=found.unenclosed,
     )
 
 
@@ -402,6 +403,7 @@ def deposited(
 ) -> Deposited:
     """The record of an artifact that is now stored and named."""
     manifest = built.manifest
+    found = attested(store, manifest.digest)
     return Deposited(
         ref=ref,
         digest=manifest.digest,
@@ -414,11 +416,12 @@ def deposited(
         bytes_stored=stored_bytes(store, manifest, manifest.digest),
         prefill_ms=built.prefill_ms,
         store_ms=store_ms,
-        gates=attested(store, manifest.digest).gates,
+        gates=found.gates,
         attestation=envelope,
         log_index=published.index_of(envelope),
         device=str(session.model.device),
         dtype=session.model.dtype,
+        unenclosed=found.unenclosed,
     )
 
 

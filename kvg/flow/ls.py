@@ -58,6 +58,7 @@ def ls(
             pinned=digest in pins,
             previous=moves[name] - 1,
             stale=reason,
+            unenclosed=found.unenclosed,
         )
 
 

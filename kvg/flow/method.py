@@ -73,7 +73,7 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     if settings.dry_run:
-        return _entry(method, problem.family.text, proof.instances)
+        return _entry(method, problem.family.text, proof.instances, sandbox=caller.enclosure.name)
     key = signing_key(settings, store, request.key)
     return store_method(store, problem, method, sources, proof, caller, contract, key)
 
@@ -93,6 +93,7 @@ def show_method(store: Store, target: str, cwd: Path = Path()) -> MethodEntry:
         log_index=_index_of(store, found),
         signers=found.signers,
         stale=stale_reason(store, cwd, contract_of_proof(found.proof)),
+        sandbox=found.proof.sandbox,
     )
 
 
@@ -213,7 +214,13 @@ def store_method(
     of what else its answer passed.
     """
     from kvg.flow.gated import attest_gates
-    from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
+    from kvg.objects.statement import (
+        PASSED,
+        Resource,
+        TestResult,
+        encode_test_result,
+        sandbox_resource,
+    )
     from kvg.signing.dsse import sign_envelope
 
     said = TestResult(
@@ -223,7 +230,7 @@ def store_method(
             Resource("family", method.family),
             Resource("program", method.program),
             Resource("checker", method.checker),
-            Resource(f"sandbox: {caller.enclosure.name}"),
+            sandbox_resource(caller.enclosure.name),
             *contract.resources(),
         ),
         evidence=(Resource("proof", sha256(proof.evidence)),),
@@ -244,6 +251,7 @@ def store_method(
         attestation=envelope,
         log_index=published.index_of(envelope),
         signers=(key.public.keyid,),
+        sandbox=caller.enclosure.name,
     )
 
 
@@ -257,6 +265,7 @@ def _entry(
     log_index: int | None = None,
     signers: tuple[str, ...] = (),
     stale: str | None = None,
+    sandbox: str | None = None,
 ) -> MethodEntry:
     return MethodEntry(
         method=method.digest,
@@ -271,6 +280,7 @@ def _entry(
         log_index=log_index,
         signers=signers,
         stale=stale,
+        sandbox=sandbox,
     )
 
 

@@ -56,6 +56,7 @@ def show(store: Store, target: str, cwd: Path = Path()) -> Artifact:
         family=found.provenance.family if found.provenance else None,
         family_seed_hash=_seed_hash(store, found.provenance),
         gates=found.gates,
+        unenclosed=found.unenclosed,
         attestations=tuple(_attestation(item) for item in found.opened),
         verification=verification(store, found),
         stale=stale_now(store, cwd, found),
@@ -154,4 +155,9 @@ def _provenance_detail(said: Provenance) -> dict[str, object]:
 
 
 def _test_detail(said: TestResult) -> dict[str, object]:
-    return {"gate": said.gate, "result": said.result, "url": said.url}
+    return {
+        "gate": said.gate,
+        "result": said.result,
+        "url": said.url,
+        "sandbox": said.sandbox,
+    }

@@ -13,7 +13,7 @@ from kvg.digest import sha256
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.gates.outcome import log_text
-from kvg.objects.statement import Resource
+from kvg.objects.statement import Resource, sandbox_resource
 from kvg.sandbox import Enclosure, Job, Limits, Outcome, run, start
 from kvg.sandbox.enclosure import python_folders
 
@@ -87,7 +87,7 @@ class Place:
     def configuration(self, files: Mapping[str, bytes]) -> tuple[Resource, ...]:
         """What the outcome depends on beside text and answer: for what is attested."""
         parts = [Resource(name, sha256(data)) for name, data in sorted(files.items())]
-        return (*parts, Resource(f"sandbox: {self.enclosure.name}"))
+        return (*parts, sandbox_resource(self.enclosure.name))
 
 
 def call_record(outcome: Outcome) -> Json:

@@ -82,6 +82,18 @@ class Provenance:
             raise Corrupt("provenance: cut points do not ascend")
 
 
+SANDBOX = "sandbox: "
+"""How the resource begins that says in which enclosure a check ran."""
+
+NO_SANDBOX = "none"
+"""What it says where there was none."""
+
+
+def sandbox_resource(enclosure: str) -> Resource:
+    """What says that a check ran in the enclosure of this name."""
+    return Resource(f"{SANDBOX}{enclosure}")
+
+
 @frozen
 class TestResult:
     """The outcome of one gate or replay, with its configuration and its evidence."""
@@ -99,6 +111,13 @@ class TestResult:
             raise Corrupt(f"test result: {str(self.result)[:40]!r} is not a result")
         if not isinstance(self.gate, str) or not self.gate:
             raise Corrupt("test result: no gate")
+
+    @property
+    def sandbox(self) -> str | None:
+        """The enclosure that it ran in, ``none`` where there was none, None where it is not said:
+        then no program ran that kvg did not bring."""
+        said = [item.name for item in self.configuration if item.name.startswith(SANDBOX)]
+        return said[0].removeprefix(SANDBOX) if said else None
 
 
 @frozen

@@ -16,6 +16,7 @@ from typing import Final
 
 from kvg.errors import GateFailed
 from kvg.frozen import frozen
+from kvg.objects.statement import NO_SANDBOX
 
 NOBODY: Final = 65534
 FIRST_UID: Final = 1 << 30
@@ -96,7 +97,7 @@ def find_enclosure() -> Enclosure:
 
 def no_enclosure() -> Enclosure:
     """None at all: limits on resources only. Whoever uses it has to say so in what is attested."""
-    return Enclosure("none", None)
+    return Enclosure(NO_SANDBOX, None)
 
 
 def environment() -> dict[str, str]:

@@ -26,6 +26,7 @@ from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.statement import (
     FAILED,
+    NO_SANDBOX,
     PASSED,
     Provenance,
     Resource,
@@ -78,8 +79,9 @@ class Opened:
 class Judgement:
     """What trusted keys say of one artifact. ``depositors`` and ``verifiers`` are key ids.
 
-    ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others. ``provenance`` is what the
-    first deposit says, on the terms of freshness that the newest has.
+    ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others; ``unenclosed`` those of
+    ``gates`` that were never seen to pass in a sandbox. ``provenance`` is what the first deposit
+    says, on the terms of freshness that the newest has.
     """
 
     depositors: tuple[str, ...]
@@ -90,6 +92,7 @@ class Judgement:
     provenance: Provenance | None
     resources: tuple[Resource, ...]
     opened: tuple[Opened, ...]
+    unenclosed: tuple[str, ...] = ()
 
     def check_signed(self, trust: TrustFile, *, what: str) -> None:
         """Raise ``Untrusted`` unless the thresholds are met and no trusted key says FAILED."""
@@ -241,6 +244,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
     depositors: set[str] = set()
     verifiers: set[str] = set()
     passed: set[str] = set()
+    enclosed: set[str] = set()
     failed: set[str] = set()
     provenance: Provenance | None = None
     resources: list[Resource] = []
@@ -257,6 +261,8 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         elif by & (depositor_ids | verifier_ids):
             resources += [*predicate.configuration, *predicate.evidence]
             _sort(predicate, passed, failed)
+            if predicate.result == PASSED and predicate.sandbox != NO_SANDBOX:
+                enclosed.add(predicate.gate)
             if is_whole_replay(predicate):
                 verifiers |= by & verifier_ids
     return Judgement(
@@ -268,6 +274,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         provenance,
         tuple(resources),
         tuple(opened),
+        tuple(sorted(passed - enclosed - ALWAYS)),
     )
 
 

@@ -56,3 +56,5 @@ def test_without_a_sandbox(kvg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     done = kvg("gate", "run", RIGHT, *ASKED, "--answer", "42", "--no-sandbox", "--json")
     assert done.code == 0
     assert done.record["configuration"][-1]["name"] == "sandbox: none"
+    shown = kvg("gate", "run", RIGHT, *ASKED, "--answer", "42", "--no-sandbox")
+    assert shown.out == "test:python-assert  PASSED  (sandbox: none)\n"

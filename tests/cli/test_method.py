@@ -537,6 +537,26 @@ def test_a_verdict_is_kept_for_one_log_and_one_trust_file(kvg: Run, store: Store
     assert again is not first and again == first
 
 
+def test_a_proof_without_a_sandbox_is_told_wherever_the_method_is_shown(
+    kvg: Run, store: Store
+) -> None:
+    enclosed = kvg("method", "show", kvg(*ADD, "--json").record["method"])
+    assert "sandbox     bubblewrap" in enclosed.out
+    Path("c.py").write_text(CHECKER + "# again\n")
+    added = kvg(*ADD, "--no-sandbox", "--json").record
+    assert added["sandbox"] == "none"
+    assert "sandbox     none" in kvg("method", "show", added["method"]).out
+    audited = kvg("audit", "--json").record
+    told = {item["digest"]: item["unenclosed"] for item in audited["artifacts"]}
+    assert sorted(told.values()) == [[], ["method"]] and told[added["method"]] == ["method"]
+    assert all(item["is_method"] and item["stands"] for item in audited["artifacts"])
+    assert "method (sandbox: none)" in kvg("audit").out
+    assert "1 of 2 artifacts passed gates that ran without a sandbox" in kvg("audit").out
+    store.objects.stored_path(added["checker"]).unlink()
+    (stands,) = [item for item in kvg("audit", "--json").record["artifacts"] if item["stands"]]
+    assert stands["digest"] != added["method"]
+
+
 def test_without_a_sandbox(kvg: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     kvg(*ADD)
     monkeypatch.setenv("PATH", "/nowhere")

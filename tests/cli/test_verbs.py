@@ -6,11 +6,15 @@ import base64
 import hashlib
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.artifacts import deposit, key_of
+from kvg.digest import parse_digest
+from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
+from tests.artifacts import attest, deposit, key_of
 from tests.cli.conftest import Run, Stored
 
 
@@ -316,6 +320,27 @@ def test_config_layers(stored: Stored, kvg: Run, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setenv("KVG_DEVICE", "gpu")
     assert kvg("init").code == 2
+
+
+def test_a_gate_that_ran_without_a_sandbox_says_so_wherever_it_is_shown(
+    stored: Stored, kvg: Run
+) -> None:
+    key = stored.store.keyring.load("first")  # type: ignore[union-attr]
+    bare = TestResult(PASSED, "test:cmd", (Resource("sandbox: none"),))
+    held = TestResult(PASSED, "test:pytest", (Resource("sandbox: bubblewrap"),))
+    deposit(stored.store, key, ref="one", ids=range(60, 90), gates=[bare, held])
+    shown = "test:cmd (sandbox: none), test:pytest"
+    assert f"gates: {shown}" in kvg("ls").out
+    assert re.search(rf"gates +{re.escape(shown)}\n", kvg("show", "one").out)
+    assert f"gates: {shown}" in kvg("audit").out
+    record = kvg("show", "one", "--json").record
+    assert record["unenclosed"] == ["test:cmd"]
+    details = [item["detail"] for item in record["attestations"]]
+    assert [item.get("sandbox") for item in details] == [None, "none", "bubblewrap"]
+    again = replace(bare, configuration=(Resource("sandbox: bubblewrap"),))
+    digest = parse_digest(record["digest"], what="digest")
+    attest(stored.store, key, digest, encode_test_result(digest, again))
+    assert kvg("show", "one", "--json").record["unenclosed"] == []
 
 
 def test_config_refuses_what_means_nothing(stored: Stored, kvg: Run) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, columns, count, listed, size
+from kvg.cli.render.words import brief, columns, count, gates_listed, listed, size
 from kvg.cli.terminal import printable
 from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary, ObjectBytes
 
@@ -30,7 +30,7 @@ def artifact(record: Artifact, view: View) -> Iterator[str]:
             ("layout", _layout(record.layout)),
             ("pages", f"{len(pages):,}, {size(size_bytes)}"),
             ("witnesses", ", ".join(str(w["position"]) for w in record.witnesses)),
-            ("gates", listed(record.gates)),
+            ("gates", gates_listed(record.gates, record.unenclosed)),
         )
     )
     if record.stale is not None:

@@ -9,7 +9,7 @@ from kvg.cli.render import Renderer, View
 from kvg.cli.render.findings import finding
 from kvg.cli.render.keys import revocation, trusted_key
 from kvg.cli.render.stores import cosignature, log_entry
-from kvg.cli.render.words import brief, count, listed, size, values
+from kvg.cli.render.words import brief, count, gates_listed, listed, size, values
 from kvg.cli.terminal import printable
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
@@ -54,14 +54,14 @@ def audit(record: Audit, view: View) -> Iterator[str]:
 
 
 def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
-    name = listed(record.refs) if record.refs else "(no name)"
+    name = listed(record.refs) if record.refs else nameless(record)
     state = "stands" if record.stands else view.terminal.out("not verified", "red")
     shown = [view.terminal.out(name, "bold"), brief(record.digest), state]
     if record.tokens is not None and record.bytes is not None:
         shown += [f"{record.tokens:,} tokens", size(record.bytes)]
     yield "  ".join(shown) + "\n"
     yield f"  signed by {_keys(record.depositors)}; replayed by {_keys(record.verifiers)}\n"
-    yield f"  gates: {listed(record.gates) if record.gates else 'none'}\n"
+    yield f"  gates: {gates_listed(record.gates, record.unenclosed)}\n"
     if record.stale is not None:
         yield f"  {view.terminal.out(printable(record.stale), 'yellow')}\n"
     if record.failed:
@@ -69,6 +69,11 @@ def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
     if view.verbose:
         for said in record.said:
             yield from saying(said, view)
+
+
+def nameless(record: AuditedArtifact) -> str:
+    """What stands in the place of a ref."""
+    return "method" if record.is_method else "(no name)"
 
 
 def published_figure(record: PublishedFigure, view: View) -> Iterator[str]:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from kvg.cli.render.audit import nameless
 from kvg.cli.render.audit_style import SCRIPT, STYLE
-from kvg.cli.render.words import count, size, values, when
+from kvg.cli.render.words import count, gates_listed, size, values, when
 from kvg.digest import sha256_bytes
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure
 from kvg.signing import base64
@@ -105,7 +106,7 @@ def _list(sentences: Iterable[str]) -> str:
 def _artifacts(record: Audit) -> str:
     rows = [
         (
-            ", ".join(item.refs) or "(no name)",
+            ", ".join(item.refs) or nameless(item),
             item.digest,
             "stands" if item.stands else "not verified",
             "" if item.tokens is None else f"{item.tokens:,}",
@@ -113,7 +114,7 @@ def _artifacts(record: Audit) -> str:
             item.model or "",
             _keys(item.depositors),
             _keys(item.verifiers),
-            ", ".join(item.gates) or "none",
+            gates_listed(item.gates, item.unenclosed),
             ", ".join(item.failed),
             item.stale or "",
         )

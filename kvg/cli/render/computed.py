@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, listed, seconds, size
+from kvg.cli.render.words import brief, count, gates_listed, listed, seconds, size
 from kvg.cli.terminal import printable
 from kvg.flow.records.computed import (
     Deposited,
@@ -27,9 +27,10 @@ def deposited(record: Deposited, view: View) -> Iterator[str]:
         yield f"{record.ref}  unchanged, {count(record.tokens_computed, 'token')} computed\n"
     else:
         name = view.terminal.out(record.ref, "bold")
+        gates = gates_listed(record.gates, record.unenclosed)
         yield (
             f"{name}  {brief(record.digest)}  {count(record.tokens, 'token')}  "
-            f"{count(record.pages, 'page')}  gates: {listed(record.gates)}\n"
+            f"{count(record.pages, 'page')}  gates: {gates}\n"
         )
         if view.verbose:
             view.aside(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count
+from kvg.cli.render.words import BARE, brief, count
 from kvg.cli.terminal import printable
 from kvg.flow.records.flywheel import (
     AnswerFound,
@@ -54,7 +54,9 @@ def gate_kind(record: GateKind, view: View) -> Iterator[str]:
 def gate(record: GateResult, view: View) -> Iterator[str]:
     style = "green" if record.result == "PASSED" else "red"
     why = "" if record.reason is None else f"  {record.reason}"
-    yield f"{record.gate}  {view.terminal.out(record.result, style)}{why}\n"
+    is_bare = any(part["name"] == BARE for part in record.configuration)
+    where = f"  ({BARE})" if is_bare else ""
+    yield f"{record.gate}  {view.terminal.out(record.result, style)}{where}{why}\n"
     if view.verbose:
         yield f"{record.evidence}\n"
 
@@ -69,6 +71,8 @@ def method(record: MethodEntry, view: View) -> Iterator[str]:
     for number, slot in enumerate(record.slots):
         name = printable(str(slot["name"] or f"s{number}"))
         yield f"  slot {name:<6} {slot['type']}  {slot['range']}\n"
+    if record.sandbox is not None:
+        yield f"  sandbox     {printable(record.sandbox)}\n"
     if view.verbose:
         yield f"  program     {record.program}\n  checker     {record.checker}\n"
 

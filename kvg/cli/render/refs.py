@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, listed
+from kvg.cli.render.words import brief, count, gates_listed
 from kvg.flow.records.refs import Name, Pinned, RefEntry, RefMoved
 
 
@@ -15,9 +15,10 @@ def ref(record: RefEntry, view: View) -> Iterator[str]:
     name = view.terminal.out(f"{record.ref:<24}", "bold")
     pin = "  pinned" if record.pinned else ""
     stale = f"  {record.stale}" if record.stale else ""
+    gates = gates_listed(record.gates, record.unenclosed)
     yield (
         f"{name}  {digest}  {count(record.tokens, 'token')}  {count(record.pages, 'page')}  "
-        f"{record.model or record.architecture}  gates: {listed(record.gates)}{pin}{stale}\n"
+        f"{record.model or record.architecture}  gates: {gates}{pin}{stale}\n"
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+BARE = "sandbox: none"
+"""What is said of a check that ran without a sandbox."""
+
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -54,6 +57,11 @@ def values(figures: Mapping[str, object], between: str) -> str:
         for name, value in figures.items()
     )
     return between.join(shown)
+
+
+def gates_listed(names: tuple[str, ...], unenclosed: tuple[str, ...]) -> str:
+    """Gates joined by commas, with a word for those that ran without a sandbox."""
+    return listed(tuple(f"{name} ({BARE})" if name in unenclosed else name for name in names))
 
 
 def listed(names: tuple[str, ...]) -> str:

@@ -32,7 +32,8 @@ class Artifact(Record):
 
     ``pages`` carry ``offset``, the page's place in its group's sequence of data, and ``dtype`` as
     FP16, BF16 or FP32. ``verification`` values are None where nothing was run. ``stale`` says why
-    it counts no more, None when it is fresh.
+    it counts no more, None when it is fresh. ``unenclosed`` are those of ``gates`` that ran without
+    a sandbox.
     """
 
     type: ClassVar[str] = "artifact"
@@ -53,6 +54,7 @@ class Artifact(Record):
     attestations: tuple[Attestation, ...]
     verification: Mapping[str, object]
     stale: str | None = None
+    unenclosed: tuple[str, ...] = ()
 
 
 @frozen

@@ -31,8 +31,9 @@ class Saying(Record):
 
 @frozen
 class AuditedArtifact(Record):
-    """One artifact; ``stands`` says whether every check that was made held for it, ``stale`` why it
-    is given to nobody all the same."""
+    """One artifact or method; ``stands`` says whether every check that was made held for it,
+    ``stale`` why it is given to nobody all the same; ``unenclosed`` are those of ``gates`` that ran
+    without a sandbox."""
 
     type: ClassVar[str] = "audited-artifact"
     digest: str
@@ -50,6 +51,8 @@ class AuditedArtifact(Record):
     said: tuple[Saying, ...]
     deposited: int | None
     stale: str | None = None
+    unenclosed: tuple[str, ...] = ()
+    is_method: bool = False
 
 
 @frozen

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @frozen
 class Deposited(Record):
-    """One deposit. ``tokens_computed`` is 0 for one that was there; ``gates`` those that passed."""
+    """One deposit. ``tokens_computed`` is 0 for one that was there; ``gates`` those that passed,
+    ``unenclosed`` those of them that ran without a sandbox."""
 
     type: ClassVar[str] = "deposited"
     ref: str
@@ -33,6 +34,7 @@ class Deposited(Record):
     log_index: int | None
     device: str
     dtype: str
+    unenclosed: tuple[str, ...] = ()
 
 
 @frozen

@@ -67,7 +67,8 @@ class MethodEntry(Record):
     what is answered is open, and ``range`` has it in words; ``letters`` are there for strings.
 
     ``new`` says whether it was stored now; ``attestation`` is the envelope that says it was proved,
-    ``signers`` the trusted keys that signed that, ``stale`` why it answers no more.
+    ``signers`` the trusted keys that signed that, ``stale`` why it answers no more, ``sandbox`` in
+    what it was proved.
     """
 
     type: ClassVar[str] = "method"
@@ -83,6 +84,7 @@ class MethodEntry(Record):
     log_index: int | None
     signers: tuple[str, ...]
     stale: str | None = None
+    sandbox: str | None = None
 
 
 @frozen

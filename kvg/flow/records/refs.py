@@ -13,7 +13,8 @@ from kvg.frozen import frozen
 class RefEntry(Record):
     """A ref and its artifact at a glance; ``model`` is the name of the model here, or None.
 
-    ``stale`` says why it counts no more, None when it is fresh.
+    ``stale`` says why it counts no more, None when it is fresh. ``unenclosed`` are those of
+    ``gates`` that ran without a sandbox.
     """
 
     type: ClassVar[str] = "ref"
@@ -28,6 +29,7 @@ class RefEntry(Record):
     pinned: bool
     previous: int
     stale: str | None = None
+    unenclosed: tuple[str, ...] = ()
 
 
 @frozen
