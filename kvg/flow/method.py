@@ -189,11 +189,16 @@ def holds_of(
 
 
 def constraint_program(constraint: str, names: Sequence[str], n_slots: int) -> bytes:
-    """A program whose ``holds(s0, s1, …)`` says whether values meet ``constraint``."""
+    """A program whose ``holds(s0, s1, …)`` says whether values meet ``constraint``.
+
+    It has the functions of ``math`` and, before those, Python's own. Nothing else in it goes by a
+    name that a slot could have.
+    """
     slots = ", ".join(f"s{n}" for n in range(n_slots))
     given = "; ".join(f"{name} = s{n}" for n, name in enumerate(names)) or "pass"
     return (
-        f"from math import *\ndef holds({slots}):\n    {given}\n    return bool(\n{constraint}\n)\n"
+        "from math import *\nfrom builtins import *\n"
+        f"def holds({slots}):\n    {given}\n    return not not (\n{constraint}\n)\n"
     ).encode()
 
 

@@ -19,46 +19,47 @@ from kvg.sandbox.process import LOOK_S, bare_python_argv, has_data
 
 MODULE: Final = "answer.py"
 _PLAIN: Final = r"""
-def plain(value):
+def __plain(value):
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
-        return kind(map(plain, value))
+        return kind(map(__plain, value))
     if kind is dict:
-        return {plain(key): plain(item) for key, item in value.items()}
+        return {__plain(key): __plain(item) for key, item in value.items()}
     if kind is float and value - value != 0:
         raise ValueError('a float that is not finite is not handed over')
     if kind not in (int, float, str, bytes, bool, type(None)):
         raise TypeError('a value of type ' + kind.__name__ + ' is not handed over')
     return value
-def line(value):
-    return ascii(plain(value)).encode() + b'\n'
+def __line(value):
+    return ascii(__plain(value)).encode() + b'\n'
 """
+# All names in it begin with two underscores: none of the answer's own is asked for that does.
 _STAND_IN: Final = (
     _PLAIN
     + r"""
-import ast, builtins
-_there, _said = open(%d, 'wb', 0), open(%d, 'rb')
-def ask(*request):
-    data = line(request)
+import ast as __ast, builtins as __builtin
+__there, __said = open(%d, 'wb', 0), open(%d, 'rb')
+def __ask(*request):
+    data = __line(request)
     try:
         while data:
-            data = data[_there.write(data):]
+            data = data[__there.write(data):]
     except BrokenPipeError:
         pass
-    kind, *rest = ast.literal_eval(_said.readline().decode() or "('ended',)")
+    kind, *rest = __ast.literal_eval(__said.readline().decode() or "('ended',)")
     if kind == 'value':
         return rest[0]
     if kind == 'function':
-        return lambda *args, **named: ask('call', request[1], args, named)
+        return lambda *args, **named: __ask('call', request[1], args, named)
     if kind == 'ended':
         raise RuntimeError('the answer ended before it gave a value')
-    error = getattr(builtins, rest[0], None)
+    error = getattr(__builtin, rest[0], None)
     is_error = isinstance(error, type) and issubclass(error, Exception)
     raise (error if is_error and error is not StopIteration else RuntimeError)(rest[1])
 def __getattr__(name):
     if name.startswith('__'):
         raise AttributeError(name)
-    return ask('get', name)
+    return __ask('get', name)
 """
 )
 _HARNESS: Final = (
@@ -83,9 +84,9 @@ def answer(request):
     return ('function',) if callable(scope[name]) else ('value', scope[name])
 def told(request):
     try:
-        return line(answer(request))
+        return __line(answer(request))
     except BaseException as error:
-        return line(('error', type(error).__name__, str(error)[:300]))
+        return __line(('error', type(error).__name__, str(error)[:300]))
 while True:
     asked = asked_of.readline()
     if not asked:
@@ -109,7 +110,7 @@ while True:
     status = os.waitpid(child, 0)[1]
     if not data.endswith(b'\n') or data.count(b'\n') != 1:
         ended = 'is over the limit on cpu' if status == XCPU else f'ended with {status}'
-        data = line(('error', 'RuntimeError', f'the answer {ended}'))
+        data = __line(('error', 'RuntimeError', f'the answer {ended}'))
     given.write(data)
     given.flush()
 """

@@ -8,7 +8,9 @@ sets, and keyword arguments. Slots are never swapped.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -86,10 +88,17 @@ def _slot_names(types: Sequence[str], names: Sequence[str]) -> Mapping[str, int]
         raise UsageError(f"{len(names)} slot names for {len(types)} slots")
     for number, name in enumerate(names):
         clash = _SLOT_NAME.fullmatch(name) and name != f"s{number}"
-        if not name.isidentifier() or clash or found.get(name, number) != number:
+        if not _is_free_name(name) or clash or found.get(name, number) != number:
             raise UsageError(f"slot name {name!r}: not a name of its own for slot {number}")
         found[name] = number
     return found
+
+
+def _is_free_name(name: str) -> bool:
+    """Whether Python takes ``name``, spelt just so, for a name that can be given to something."""
+    is_normal = unicodedata.normalize("NFKC", name) == name
+    is_taken = keyword.iskeyword(name) or name == "__debug__"
+    return name.isidentifier() and is_normal and not is_taken
 
 
 def _sorted(items: Iterable[Json]) -> list[Json]:
@@ -217,15 +226,20 @@ class _Normaliser:
 
     def _call(self, node: ast.Call, bound: tuple[str, ...]) -> Json:
         keywords: list[tuple[str, Json]] = []
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                raise _refused(keyword)
-            keywords.append((keyword.arg, self.value(keyword.value, bound)))
+        for given in node.keywords:
+            if given.arg is None:
+                raise _refused(given)
+            keywords.append((given.arg, self.value(given.value, bound)))
         if len({name for name, _ in keywords}) != len(keywords):
             raise UsageError("constraint: a keyword argument is given twice")
+        called = self.value(node.func, bound)
+        if isinstance(node.func, ast.Name) and isinstance(called, list) and called[0] == "slot":
+            raise UsageError(
+                f"constraint: {node.func.id} is a slot, not a function", hint="give another --name"
+            )
         return [
             "call",
-            self.value(node.func, bound),
+            called,
             *self._values(node.args, bound),
             *(["kw", name, value] for name, value in sorted(keywords, key=lambda item: item[0])),
         ]

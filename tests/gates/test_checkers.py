@@ -270,3 +270,14 @@ def test_no_sandbox_is_attested(tmp_path: Path) -> None:
     done = run_gate(parse_spec("cmd:grep -q 12 answer.txt"), GateInput(b"t", b"12"), place)
     assert done.is_passed
     assert [part.name for part in done.configuration] == ["sandbox: none"]
+
+
+def test_a_function_of_any_name_is_the_answers_own(gate: Gate) -> None:
+    """Also one that is called like something in what stands in for the answer."""
+    names = ("line", "plain", "ask", "ast", "builtins", "_there", "_said", "error", "name", "kind")
+    answer = "".join(f"def {name}(n): return n + {at}\n" for at, name in enumerate(names))
+    tests = "".join(f"    assert answer.{name}(1) == {at + 1}\n" for at, name in enumerate(names))
+    first = f"from answer import {', '.join(names)}\nassert line(1) == 1 and _said(1) == 7\n"
+    checks = f"import answer\n{first}def test():\n{tests}test()\n"
+    done = gate("python-assert:c.py", TEXT, answer, **{"c.py": checks})
+    assert done.is_passed, done.reason

@@ -68,7 +68,10 @@ def test_declared_names() -> None:
     assert normal("any(a == 1 for a in s3)", "a") == normal("any(i == 1 for i in s3)")
 
 
-@pytest.mark.parametrize("names", [("s1",), ("a", "a"), ("1",), ("a", "b", "c", "d", "e")])
+NO_NAMES = [("if",), ("None",), ("__debug__",), ("\ufb01",), ("s1",), ("a", "a"), ("1",)]
+
+
+@pytest.mark.parametrize("names", [*NO_NAMES, ("a", "b", "c", "d", "e")])
 def test_names_that_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         normal("s0", *names)
@@ -102,3 +105,15 @@ def test_names_that_are_refused(names: tuple[str, ...]) -> None:
 def test_refused_by_name(text: str, named: str) -> None:
     with pytest.raises(UsageError, match=named):
         normal(text)
+
+
+@pytest.mark.parametrize("text", ["pow(2, 3) < s1", "s0 < [pow(n) for n in s1]", "s0(1)"])
+def test_a_slot_that_is_called(text: str) -> None:
+    """It is no function, whatever is called so elsewhere."""
+    with pytest.raises(UsageError, match=r"constraint: (pow|s0) is a slot, not a function"):
+        normal(text, "pow")
+
+
+def test_a_slot_may_have_the_name_of_a_function_that_is_not_called() -> None:
+    assert normal("bool < 3 and abs(-1) == 1", "bool") == normal("s0 < 3 and abs(-1) == 1")
+    assert normal("all(sum > 1 for sum in s1)", "sum") == normal("all(x > 1 for x in s1)")
