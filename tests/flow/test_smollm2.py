@@ -76,9 +76,13 @@ def prompts(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("dtype", ["BF16", "F32"])
 @pytest.mark.parametrize("reference", ["invariant", "scheduled"])
-def test_replay_50_of_50(
+def test_every_replay_is_equal(
     tmp_path: Path, smollm2: Path, prompts: Path, dtype: str, reference: str
 ) -> None:
+    """50 of 50 in bf16; of fp32, which takes twice the time, every second one."""
+    lines = prompts.read_text().splitlines()[:: 2 if dtype == "F32" else 1]
+    chosen = tmp_path / "chosen.jsonl"
+    chosen.write_text("\n".join(lines))
     person = models.User.make(tmp_path)
     person.add("smol", smollm2, dtype)
     request = DepositRequest(
@@ -87,14 +91,14 @@ def test_replay_50_of_50(
         reference=reference,  # type: ignore[arg-type]
     )
     deposit(person.store, person.settings, request)
-    again = ReplayRequest(("t",), prompts=prompts)
+    again = ReplayRequest(("t",), prompts=chosen)
     *records, summary = replay(person.store, person.settings, again)
-    assert (summary.samples, summary.equal) == (SAMPLES, SAMPLES)  # type: ignore[attr-defined]
+    assert (summary.samples, summary.equal) == (len(lines), len(lines))  # type: ignore[attr-defined]
     assert summary.kl_max == 0  # type: ignore[attr-defined]
     assert summary.argmax_rate == 1  # type: ignore[attr-defined]
     assert summary.pages == summary.pages_equal == 2  # type: ignore[attr-defined]
     assert all(record.max_abs_diff == 0 for record in records)  # type: ignore[attr-defined]
-    assert len({record.fresh for record in records}) > SAMPLES // 2  # type: ignore[attr-defined]
+    assert len({record.fresh for record in records}) > len(lines) // 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F32"])
