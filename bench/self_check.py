@@ -26,8 +26,9 @@ from kvg.model.loader import load_model  # noqa: E402
 from kvg.model.opening import session_of  # noqa: E402
 from kvg.model.probe import probe  # noqa: E402
 from kvg.model.proofs import ProofCache  # noqa: E402
-from kvg.model.selfcheck import is_still_true, prove_splits, prove_tiles  # noqa: E402
+from kvg.model.selfcheck import prove_splits  # noqa: E402
 from kvg.model.session import Session  # noqa: E402
+from kvg.model.tiling import is_still_true, prove_tiles  # noqa: E402
 
 
 def timed(work: Callable[[], object], repeats: int) -> dict[str, float]:

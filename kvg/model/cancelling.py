@@ -27,6 +27,9 @@ PAIRED_KEYS = 16
 """Keys whose values cancel lie within so many positions."""
 SPARSE = 4
 """One of so many runs of keys has values at all, so that few queries see a part of one only."""
+SPREAD = (0, -18, -6, -12)
+"""Powers of two by which values of a short window differ: sums of a few products that are of one
+size lose nothing, and so hide their order."""
 LOUD = {torch.bfloat16: 2.0**18, torch.float32: 2.0**18, torch.float16: 2.0**12}
 """Factor by which queries are scaled, exactly, so that rounding of the scores moves the weights."""
 
@@ -68,22 +71,57 @@ def attention_inputs(
     shape: AttentionShape, dtype: torch.dtype, *, n_tokens: int, n_blocks: int
 ) -> tuple[Inputs, Inputs]:
     """Inputs whose values cancel under equal weights, and inputs whose scores cancel."""
-    n_keys = n_blocks * BLOCK_TOKENS
-    heads = shape.kv_heads * shape.repeat
-    keys, values = (shape.kv_heads, n_keys, shape.k_dim), (shape.kv_heads, n_keys, shape.v_dim)
-    queries = (heads, n_tokens, shape.k_dim)
-    runs = torch.arange(n_keys) // PAIRED_KEYS % SPARSE == 1
+    queries, keys, values = _sizes(shape, n_tokens, n_blocks)
+    runs = torch.arange(n_blocks * BLOCK_TOKENS) // PAIRED_KEYS % SPARSE == 1
     silent = (
         made_input("query", queries, dtype) * 4,
         _paired_runs("keys", keys, dtype, sign=1),
         aligned(_paired_runs("values", values, dtype, sign=-1) * runs.unsqueeze(-1)),
     )
-    loud = (
+    return silent, _loud(shape, dtype, n_tokens=n_tokens, n_blocks=n_blocks)
+
+
+def windowed_inputs(
+    shape: AttentionShape, dtype: torch.dtype, *, n_tokens: int, n_blocks: int
+) -> tuple[Inputs, Inputs]:
+    """``attention_inputs`` for a layer with a window that every query sees all of.
+
+    Under equal weights the values of any window cancel, wherever it begins: they repeat after as
+    many positions as it has. Of ``attention_inputs`` a short window sees a part of a run, whose sum
+    is no rounding. A window of two positions has no order.
+    """
+    queries, keys, values = _sizes(shape, n_tokens, n_blocks)
+    window = shape.spec.window or 1
+    n_drawn = window - window // 2
+    exponents = torch.tensor([SPREAD[i % len(SPREAD)] for i in range(n_drawn)])
+    if window % 2:
+        exponents[-1] = min(SPREAD)
+    sizes = (2.0**exponents).to(dtype).unsqueeze(-1)
+    silent = (
+        made_input("query", queries, dtype) * 4,
+        _paired_windows("keys", keys, window, sign=1, sizes=torch.ones_like(sizes)),
+        _paired_windows("values", values, window, sign=-1, sizes=sizes),
+    )
+    return silent, _loud(shape, dtype, n_tokens=n_tokens, n_blocks=n_blocks)
+
+
+def _sizes(
+    shape: AttentionShape, n_tokens: int, n_blocks: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+    """Of queries, keys and values."""
+    n_keys, groups = n_blocks * BLOCK_TOKENS, shape.kv_heads
+    queries = (groups * shape.repeat, n_tokens, shape.k_dim)
+    return queries, (groups, n_keys, shape.k_dim), (groups, n_keys, shape.v_dim)
+
+
+def _loud(shape: AttentionShape, dtype: torch.dtype, *, n_tokens: int, n_blocks: int) -> Inputs:
+    """Inputs whose scores cancel."""
+    queries, keys, values = _sizes(shape, n_tokens, n_blocks)
+    return (
         _paired("loud query", queries, dtype, sign=1) * LOUD[dtype],
         _paired("loud keys", keys, dtype, sign=-1),
         made_input("loud values", values, dtype),
     )
-    return silent, loud
 
 
 def _paired(label: str, shape: tuple[int, ...], dtype: torch.dtype, *, sign: int) -> torch.Tensor:
@@ -103,6 +141,19 @@ def _paired_runs(
     )
     whole = torch.cat([half, sign * half], 2)[:, :, _order(PAIRED_KEYS)]
     return aligned(whole.reshape(shape))
+
+
+def _paired_windows(
+    label: str, shape: tuple[int, int, int], window: int, *, sign: int, sizes: torch.Tensor
+) -> torch.Tensor:
+    """Each position has a partner of the same size among any ``window`` positions; an odd one none.
+
+    ``sizes`` ``[n, 1]``: by what each pair is scaled, and the odd one.
+    """
+    groups, n_keys, dim = shape
+    drawn = made_input(f"windowed {label}", (groups, len(sizes), dim), sizes.dtype) * sizes
+    whole = torch.cat([drawn, sign * drawn[:, : window // 2]], 1)[:, _order(window)]
+    return aligned(whole.repeat(1, -(-n_keys // window), 1)[:, :n_keys])
 
 
 def _order(n: int) -> torch.Tensor:

@@ -12,8 +12,9 @@ from kvg.model.invariant import ATTENTION_NAME, TileMenu
 from kvg.model.loader import LoadedModel, load_model
 from kvg.model.probe import STOCK_FUSED, probe
 from kvg.model.proofs import ProofCache, SelfCheck
-from kvg.model.selfcheck import is_still_true, prove_splits, prove_tiles
+from kvg.model.selfcheck import prove_splits
 from kvg.model.session import Session
+from kvg.model.tiling import is_still_true, prove_tiles
 from kvg.objects.manifest import Engine, Reference, Schedule, engine_fingerprint
 from kvg.report import Report, SilentReport
 
@@ -102,7 +103,7 @@ def _proved(
         if proofs:
             proofs.remember(model, engine, menu)
     found = SelfCheck(menu, time.process_time() - began, is_remembered)
-    return Session(model, engine, menu, report=report, self_check=found)
+    return Session(model, engine, menu, report=report, self_check=found, proofs=proofs)
 
 
 def default_schedule(page_tokens: int = 256, *, attention: str = STOCK_FUSED) -> Schedule:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import torch
 
@@ -40,6 +40,8 @@ PROCESSOR_FILE = Path("/proc/cpuinfo")
 PROCESSOR_KEYS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 MAX_BYTES = 1 << 20
 Shape = TypeVar("Shape")
+Proved: TypeAlias = Literal["model", "tiles"]
+"""What a record is of: a whole self-check, or tiles alone, for threads that came later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,16 @@ class ProofCache:
     environment: tuple[str, ...]
     is_renewed: bool = False
 
-    def recall(self, model: LoadedModel, engine: Engine) -> TileMenu | None:
+    def recall(
+        self, model: LoadedModel, engine: Engine, proved: Proved = "model"
+    ) -> TileMenu | None:
         """The tiles that were proved for just this; None without a record that is whole.
 
         A record that another user could have written counts as none.
         """
         if self.is_renewed:
             return None
-        key = self._key(model, engine)
+        key = self._key(model, engine, proved)
         try:
             with open(self._path(key), "rb", opener=durable.plain) as file:
                 if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
@@ -82,9 +86,11 @@ class ProofCache:
         except (OSError, Corrupt):
             return None
 
-    def remember(self, model: LoadedModel, engine: Engine, menu: TileMenu) -> None:
+    def remember(
+        self, model: LoadedModel, engine: Engine, menu: TileMenu, proved: Proved = "model"
+    ) -> None:
         """Keep ``menu``; where that cannot be done, the next session proves it again."""
-        key = self._key(model, engine)
+        key = self._key(model, engine, proved)
         value: dict[str, Json] = {
             "schema": SCHEMA,
             "key": key,
@@ -101,14 +107,16 @@ class ProofCache:
 
     def forget(self, model: LoadedModel, engine: Engine) -> None:
         """What was proved holds no more."""
-        with suppress(KvgError):
-            durable.remove(self._path(self._key(model, engine)))
+        for proved in get_args(Proved):
+            with suppress(KvgError):
+                durable.remove(self._path(self._key(model, engine, proved)))
 
-    def _key(self, model: LoadedModel, engine: Engine) -> dict[str, Json]:
+    def _key(self, model: LoadedModel, engine: Engine, proved: Proved) -> dict[str, Json]:
         """Everything that a proof depends on."""
         config = json.dumps(model.module.config.to_dict(), sort_keys=True, default=str)
         modules = [[name, type(part).__qualname__] for name, part in model.module.named_modules()]
         return {
+            "proved": proved,
             "engine": engine.fingerprint,
             "kernels": kvg_kernels.VERSION,
             "code": _code(),

@@ -31,7 +31,7 @@ from kvg.report import Report, SilentReport
 from kvg_kernels.linear import whole_rows
 
 if TYPE_CHECKING:
-    from kvg.model.proofs import SelfCheck
+    from kvg.model.proofs import ProofCache, SelfCheck
     from kvg.objects.statement import Provenance
 
 MAX_FIRST_CAPACITY = 32_768
@@ -78,7 +78,8 @@ class Session:
     """A model with one reference execution. Every forward pass of kvg goes through here.
 
     ``engine`` names how this session computes: two sessions with equal engines give equal bits.
-    ``self_check`` is what proved it, None where nothing had to be.
+    ``self_check`` is what proved it, None where nothing had to be; ``proofs`` remembers what more
+    threads have proved later.
     """
 
     def __init__(
@@ -89,13 +90,14 @@ class Session:
         *,
         report: Report | None = None,
         self_check: SelfCheck | None = None,
+        proofs: ProofCache | None = None,
     ) -> None:
         self.model = model
         self.engine = engine
         self.self_check = self_check
         self.before_pass: Callable[[], None] = _go_on
         """Called before every forward pass; what it raises ends the work before it."""
-        self._menus = Menus(model, menu)
+        self._menus = Menus(model, engine, menu, proofs)
         self._packing = Packing(model.module, menu)
         self._report = report or SilentReport()
 

@@ -17,7 +17,7 @@ from kvg.flow.deposit import deposit
 from kvg.flow.graft import graft
 from kvg.flow.logits import logits
 from kvg.flow.requests import DepositRequest, GraftRequest, LogitsRequest
-from kvg.model import opening, selfcheck
+from kvg.model import opening, tiling
 from kvg.model.session import Session
 from kvg.objects.manifest import Engine
 from tests import models
@@ -204,4 +204,4 @@ def test_the_self_check_refuses_a_linear_layer_that_depends_on_threads(
 
     monkeypatch.setattr(functional, "linear", by_threads)
     with models.threads(2), pytest.raises(Incompatible, match="number of threads"):
-        selfcheck.prove_tiles(models.load(tiny["llama"], "F32"))
+        tiling.prove_tiles(models.load(tiny["llama"], "F32"))

@@ -20,8 +20,8 @@ from kvg.model.exactness import captured
 from kvg.model.invariant import ATTENTION_NAME, TileMenu
 from kvg.model.loader import LoadedModel, adopt_model
 from kvg.model.opening import session_of
-from kvg.model.selfcheck import prove_tiles
 from kvg.model.session import Session, Slot, lowest_maximum
+from kvg.model.tiling import prove_tiles
 from kvg.objects.verified import Verified
 from kvg.verify import verify_artifact
 from tests import models

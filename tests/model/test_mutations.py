@@ -17,12 +17,13 @@ import kvg_kernels.linear.cpu
 from kvg.errors import Incompatible
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
-from kvg.model import cancelling, experts, invariant, opening, probe, selfcheck
+from kvg.model import cancelling, experts, invariant, opening, probe, tiling
 from kvg.model.loader import LoadedModel
 from kvg.model.made import made_input
 from kvg.model.session import Session
 from kvg.verify import verify_artifact
-from kvg_kernels.attention import AttentionSpec, attention
+from kvg_kernels.attention import BLOCK_TOKENS, AttentionSpec, attention
+from kvg_kernels.attention.cpu import LEAST_ROWS
 from kvg_kernels.linear import linear
 from tests import models
 from tests.model.test_architectures import EXACT, load
@@ -165,13 +166,10 @@ def test_stock_pointwise_is_caught(model: LoadedModel, monkeypatch: Patch) -> No
     refuses(model)
 
 
-@pytest.mark.parametrize("dtype", ["BF16", "F32"])
-def test_a_tile_that_sums_in_another_order_is_not_used(
-    tiny: dict[str, Path], dtype: str, monkeypatch: Patch
-) -> None:
-    """Tiles of 64 positions see their keys from the last block to the first."""
+def backwards(tile: int) -> Callable[..., torch.Tensor]:
+    """``attention``, but tiles of ``tile`` positions alone see their keys from last to first."""
 
-    def swapped(
+    def spoilt(
         query: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,
@@ -182,28 +180,62 @@ def test_a_tile_that_sums_in_another_order_is_not_used(
         tiles: Sequence[int],
     ) -> torch.Tensor:
         out = attention(query, keys, values, start, spec, sinks=sinks, tiles=tiles)
-        if tiles != (64,):
+        if tiles != (tile,):
             return out
-        end = start + query.shape[1]
-        at, key = torch.arange(start, end).unsqueeze(1), torch.arange(keys.shape[1])
-        hidden = (key > at) | (key <= at - (spec.window or end))
+        n_tokens, block = query.shape[1], start // BLOCK_TOKENS
+        low, high = spec.first_block(block) * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS
+        at, key = torch.arange(start, start + n_tokens).unsqueeze(1), torch.arange(low, high)
+        hidden = (key > at) | (key <= at - (spec.window or high))
         mask = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, float("-inf"))
+        rows = torch.arange(max(n_tokens, LEAST_ROWS)).clamp_max(n_tokens - 1)
         repeat = query.shape[0] // keys.shape[0]
         return functional.scaled_dot_product_attention(
-            query.unsqueeze(0),
-            keys.flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
-            values.flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
-            attn_mask=mask.flip(1),
+            query[:, rows].unsqueeze(0),
+            keys[:, low:high].flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
+            values[:, low:high].flip(1).repeat_interleave(repeat, 0).unsqueeze(0),
+            attn_mask=mask.flip(1)[rows],
             scale=spec.scale,
-        )[0]
+        )[0, :, :n_tokens]
 
+    return spoilt
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_a_tile_that_sums_in_another_order_is_not_used(
+    tiny: dict[str, Path], dtype: str, monkeypatch: Patch
+) -> None:
     model = models.load(tiny["gemma3"], dtype)
-    before = selfcheck.prove_tiles(model).attention
+    before = tiling.prove_tiles(model).attention
     assert all(64 in tiles for tiles in before.values())
-    monkeypatch.setattr(selfcheck, "attention", swapped)
-    after = selfcheck.prove_tiles(model).attention
+    monkeypatch.setattr(tiling, "attention", backwards(64))
+    after = tiling.prove_tiles(model).attention
     for shape, tiles in before.items():
         assert after[shape] == tuple(tile for tile in tiles if tile != 64)
+
+
+def test_another_order_of_the_keys_in_a_short_window_shows(
+    tiny: dict[str, Path], monkeypatch: Patch
+) -> None:
+    """From three keys on, for a whole block and for a decode step; two have no order."""
+    model = models.load(tiny["mistral"], "BF16")
+    (shape,) = model.shapes
+    shapes = [shape._replace(spec=replace(shape.spec, window=n)) for n in (3, 5, 8, 33)]
+    assert {256, 1} <= set(tiling._attention_tiles(model, shapes[0]))
+    for tile in (256, 1):
+        monkeypatch.setattr(tiling, "attention", backwards(tile))
+        assert not any(tile in tiling._attention_tiles(model, there) for there in shapes)
+
+
+def test_windows_that_cancel_do_so_wherever_they_begin(tiny: dict[str, Path]) -> None:
+    (shape,) = models.load(tiny["mistral"]).shapes
+    for window in (2, 3, 8, 33, 512):
+        there = shape._replace(spec=replace(shape.spec, window=window))
+        (_, keys, values), _ = cancelling.windowed_inputs(
+            there, torch.bfloat16, n_tokens=8, n_blocks=3
+        )
+        sums = values.double().unfold(1, window, 1).sum(-1)
+        assert sums.abs().max() <= (2.0**-18 if window % 2 else 0)
+        assert values.abs().amax() > 0.9 and keys.abs().mean() > 0.3
 
 
 def test_a_small_tile_that_halves_many_keys_is_not_used(monkeypatch: Patch) -> None:
@@ -219,7 +251,7 @@ def test_a_small_tile_that_halves_many_keys_is_not_used(monkeypatch: Patch) -> N
         return first + product(a[..., half:].contiguous(), b[:, half:].contiguous())
 
     def least_rows() -> set[int]:
-        found = selfcheck.prove_tiles(model).attention
+        found = tiling.prove_tiles(model).attention
         return {
             min(tiles) * shape.repeat for shape, tiles in found.items() if not shape.spec.window
         }
@@ -234,9 +266,9 @@ def test_a_linear_tile_that_sums_in_another_order_is_not_used(
 ) -> None:
     """bf16 hides such a difference on plain inputs; those that cancel show it."""
     model = models.load(tiny["llama"], "BF16")
-    before = selfcheck.prove_tiles(model).linear
-    monkeypatch.setattr(selfcheck, "linear", in_halves(64))
-    after = selfcheck.prove_tiles(model).linear
+    before = tiling.prove_tiles(model).linear
+    monkeypatch.setattr(tiling, "linear", in_halves(64))
+    after = tiling.prove_tiles(model).linear
     assert all(64 in tiles for tiles in before.values())
     assert not any(64 in tiles for tiles in after.values())
 
@@ -247,9 +279,9 @@ def test_a_tile_that_is_wrong_at_its_end_alone_is_not_used(
 ) -> None:
     """Every row of a tile is looked at, not its first ones."""
     model = models.load(tiny["llama"], "BF16")
-    before = selfcheck.prove_tiles(model).linear
-    monkeypatch.setattr(selfcheck, "linear", in_halves(tile, last_row_only=True))
-    after = selfcheck.prove_tiles(model).linear
+    before = tiling.prove_tiles(model).linear
+    monkeypatch.setattr(tiling, "linear", in_halves(tile, last_row_only=True))
+    after = tiling.prove_tiles(model).linear
     assert any(tile in tiles for tiles in before.values())
     assert not any(tile in tiles for tiles in after.values())
 
@@ -258,17 +290,17 @@ def test_a_layout_that_sums_in_another_order_is_not_used(
     tiny: dict[str, Path], monkeypatch: Patch
 ) -> None:
     model = models.load(tiny["llama"], "BF16")
-    if not selfcheck.prove_tiles(model).packed:
+    if not tiling.prove_tiles(model).packed:
         pytest.skip("this torch lays out no weights that agree with plain ones")
-    real = selfcheck.packed_linear
+    real = tiling.packed_linear
 
     def other(x: torch.Tensor, packed: object, *more: object) -> torch.Tensor:
         half = torch.zeros_like(x)
         half[:, : x.shape[1] // 2] = x[:, : x.shape[1] // 2]
         return real(half, packed, *more) + real(x - half, packed, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(selfcheck, "packed_linear", other)
-    assert selfcheck.prove_tiles(model).packed == {}
+    monkeypatch.setattr(tiling, "packed_linear", other)
+    assert tiling.prove_tiles(model).packed == {}
 
 
 @pytest.mark.parametrize("name", ["Mixtral", "gpt-oss"])
@@ -288,7 +320,7 @@ def test_experts_that_compute_one_row_otherwise_are_refused(name: str, monkeypat
 
         return call
 
-    for module in (selfcheck, experts):
+    for module in (tiling, experts):
         monkeypatch.setattr(module, "bmm", spoilt(module.bmm))
         monkeypatch.setattr(module, "baddbmm", spoilt(module.baddbmm))
     with pytest.raises(Incompatible, match=r"product .* of experts .* its other rows"):
@@ -383,14 +415,14 @@ def lopsided(operator: Callable[..., torch.Tensor], place: int) -> Callable[...,
 
 PLACES = {
     "linear rows": ("kvg_kernels.linear._on_cpu", 0, "linear"),
-    "linear weights": ("kvg.model.selfcheck.linear", 1, "linear"),
-    "linear biases": ("kvg.model.selfcheck.linear", 2, "linear"),
-    "queries": ("kvg.model.selfcheck.attention", 0, "attention"),
-    "pages of keys": ("kvg.model.selfcheck.attention", 1, "attention"),
-    "pages of values": ("kvg.model.selfcheck.attention", 2, "attention"),
-    "rows of experts": ("kvg.model.selfcheck.bmm", 0, "experts"),
-    "weights of experts": ("kvg.model.selfcheck.bmm", 1, "experts"),
-    "elements": ("kvg.model.selfcheck.pointwise", 1, "cos"),
+    "linear weights": ("kvg.model.tiling.linear", 1, "linear"),
+    "linear biases": ("kvg.model.tiling.linear", 2, "linear"),
+    "queries": ("kvg.model.tiling.attention", 0, "attention"),
+    "pages of keys": ("kvg.model.tiling.attention", 1, "attention"),
+    "pages of values": ("kvg.model.tiling.attention", 2, "attention"),
+    "rows of experts": ("kvg.model.tiling.bmm", 0, "experts"),
+    "weights of experts": ("kvg.model.tiling.bmm", 1, "experts"),
+    "elements": ("kvg.model.tiling.pointwise", 1, "cos"),
 }
 
 
@@ -441,10 +473,10 @@ def test_a_copy_to_aligned_memory_that_is_left_out_is_caught(what: str, monkeypa
     model = load(EXACT["Mixtral"](), "F32", what)
     where, operator, place = COPIES[what]
     minding(f"{where}.{operator}", place, monkeypatch)
-    selfcheck.prove_tiles(model)
+    tiling.prove_tiles(model)
     monkeypatch.setattr(f"{where}.aligned", lambda tensor: tensor.contiguous())
     with pytest.raises(Incompatible, match=r"self-check: .* depends on where its inputs lie"):
-        selfcheck.prove_tiles(model)
+        tiling.prove_tiles(model)
 
 
 def test_rows_that_are_copied_to_where_they_may_not_lie_are_caught(
@@ -453,7 +485,7 @@ def test_rows_that_are_copied_to_where_they_may_not_lie_are_caught(
     """Always 8 bytes past a line of the cache: the places agree, but padded rows lie on one."""
 
     def unaligned(tensor: torch.Tensor) -> torch.Tensor:
-        return selfcheck.shifted(tensor, UNALIGNED_BYTES)
+        return tiling.shifted(tensor, UNALIGNED_BYTES)
 
     real = kvg_kernels.linear.cpu._product
 

@@ -17,7 +17,7 @@ from kvg.digest import sha256
 from kvg.errors import Incompatible
 from kvg.flow.deposit import deposit
 from kvg.flow.requests import DepositRequest
-from kvg.model import invariant, opening, proofs, selfcheck
+from kvg.model import invariant, menus, opening, proofs, tiling
 from kvg.model.invariant import TileMenu
 from kvg.model.loader import LoadedModel
 from kvg.model.proofs import ProofCache
@@ -71,6 +71,29 @@ def test_a_second_session_proves_one_shape_only(
     assert remembered(second)
     assert second.self_check.menu == first.self_check.menu  # type: ignore[union-attr]
     assert second.engine == first.engine
+
+
+def test_tiles_for_threads_that_came_later_are_remembered_as_tiles(
+    model: LoadedModel, cache: ProofCache, monkeypatch: Patch
+) -> None:
+    """Not as a self-check: a session that begins with as many proves the whole model."""
+    first = opened(model, cache)
+    with models.threads(2):
+        first.run(first.slot(), [1, 2, 3], [])
+    with monkeypatch.context() as patch:
+        patch.setattr(menus, "prove_tiles", lambda model: pytest.fail("proved again"))
+        second = opened(model, cache)
+        with models.threads(2):
+            second.run(second.slot(), [1, 2, 3], [])
+            assert second._menus.here() == first._menus.here()
+    monkeypatch.setattr(menus, "is_still_true", lambda model, menu: False)
+    third = opened(model, cache)
+    proved: list[LoadedModel] = []
+    monkeypatch.setattr(menus, "prove_tiles", lambda model: proved.append(model) or TileMenu())
+    with models.threads(2):
+        third.run(third.slot(), [1, 2, 3], [])
+        assert proved == [model]
+        assert not remembered(opened(model, cache))
 
 
 def test_what_holds_no_more_is_not_kept(
@@ -216,7 +239,7 @@ def test_a_record_that_says_impossible_things_is_none(
 
 def spoil_linear(patch: Patch) -> None:
     """Here row tiles of ``TILE`` sum K in two halves."""
-    for module in (selfcheck, invariant):
+    for module in (tiling, invariant):
         patch.setattr(module, "linear", in_halves(TILE))
 
 
@@ -235,7 +258,7 @@ def test_a_forged_tile_is_found_when_its_shape_is_drawn(
     assert all(TILE in tiles for tiles in honest.linear.values())
     spoil_linear(monkeypatch)
     for drawn in range(len(honest.linear)):
-        monkeypatch.setattr(selfcheck.secrets, "randbelow", lambda n, drawn=drawn: drawn)
+        monkeypatch.setattr(tiling.secrets, "randbelow", lambda n, drawn=drawn: drawn)
         forged(cache, linear=[list(tiles) for tiles in honest.linear.values()])
         report = Kept()
         session = opening.session_of(model, schedule=None, proofs=cache, report=report)
