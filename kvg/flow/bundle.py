@@ -50,7 +50,7 @@ from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.closure import digests_named
 from kvg.store.names import check_ref_name
-from kvg.store.objects import LIMIT_BYTES
+from kvg.store.object_files import LIMIT_BYTES
 from kvg.verify.judgement import required_gates
 from kvg.verify.received import judge_received
 

@@ -134,7 +134,7 @@ def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Di
 def _take(store: Store, remote: Remote, digest: Digest) -> bool:
     """Store the object as ``remote`` has it, all of it checked; False when it has no good one."""
     from kvg.errors import RemoteFailed
-    from kvg.store.objects import HEADER_SLACK_BYTES, LIMIT_BYTES
+    from kvg.store.object_files import HEADER_SLACK_BYTES, LIMIT_BYTES
 
     try:
         stored = b"".join(remote.get(digest, limit=LIMIT_BYTES + HEADER_SLACK_BYTES))

@@ -158,7 +158,7 @@ class PageCheck:
     with_blake3: bool
 
     def check(self, page: Page, *, threads: int = 1, is_mapped: bool = False) -> None:
-        """Every byte of a page. ``is_mapped``: see ``ObjectFolder.check``. Raises ``Corrupt``."""
+        """Every byte of a page. ``is_mapped``: see ``ObjectFiles.check``. Raises ``Corrupt``."""
         name = f"{self.what}: page {page.group} [{page.start}, {page.end})"
         group = self.manifest.group(page.group)
         found = self.store.objects.check(

@@ -553,7 +553,7 @@ def test_what_goes_as_it_lies_is_checked_and_never_held_whole(
     alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvg.flow.exchange.sending.STREAMED_FROM_BYTES", 1)
-    monkeypatch.setattr("kvg.store.objects.SENT_BYTES", 100)
+    monkeypatch.setattr("kvg.store.object_files.SENT_BYTES", 100)
     remote_set(alice.store, alice.settings, "origin", url=None, codec=0)
     bad, good = alice.deposit("bad", range(60, 90)), alice.deposit("good")
     page = alice.store.manifest(bad).pages[0].digest

@@ -15,7 +15,7 @@ from kvg import durable
 from kvg.digest import Digest, blake3_bytes, blake3_hex, short
 from kvg.errors import Corrupt, KvgError
 from kvg.frozen import frozen
-from kvg.store.objects import HEADER_SLACK_BYTES, LIMIT_BYTES
+from kvg.store.object_files import HEADER_SLACK_BYTES, LIMIT_BYTES
 from kvg.store.part import Part
 
 if TYPE_CHECKING:

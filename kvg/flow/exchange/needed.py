@@ -13,7 +13,7 @@ from kvg.flow.exchange.alive import Removal, end_killed, removing
 from kvg.flow.exchange.receiving import ENVELOPE_LIMIT_BYTES, MANIFEST_LIMIT_BYTES
 from kvg.objects.manifest import parse_manifest
 from kvg.store.closure import digests_named
-from kvg.store.objects import HEADER_SLACK_BYTES
+from kvg.store.object_files import HEADER_SLACK_BYTES
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.reading import Reader

@@ -21,7 +21,7 @@ from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.remote.layout import CHECKPOINT, COSIGNED, PUBLISHER, VERIFIER
 from kvg.signing.note import encode_verifier
 from kvg.store.closure import Closure, closure
-from kvg.store.objects import CheckedFile, Damaged, StoredFile
+from kvg.store.object_files import CheckedFile, Damaged, StoredFile
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.begun import Begun
