@@ -27,12 +27,28 @@ def log(
     its place, which holds the entry itself. Raises ``NotFound``, ``Corrupt``.
     """
     digests = _digests(store, ref) if ref is not None else frozenset()
+    rejections = store.rejections()
     for index, raw, entry in _backwards(store):
         if since is not None and entry.time < since:
             continue
         found = record_of(index, entry)
+        if found.digest in rejections:
+            found = replace(found, rejected=_failed(store, entry))
         if ref is None or _concerns(found, ref, digests):
             yield replace(found, receipt=receipt_of(store.log, index, raw)) if receipt else found
+
+
+def _failed(store: Store, entry: Entry) -> tuple[str, ...] | None:
+    """The gates that did not pass, as the statement about a rejection says."""
+    from kvg.log.entry import AttestationEntry
+    from kvg.objects.statement import TestResult
+    from kvg.store.closure import said_in
+
+    said = said_in(store, entry.envelope) if isinstance(entry, AttestationEntry) else None
+    if not isinstance(said, TestResult):
+        return None
+    told = (item.name.rpartition(": ") for item in said.configuration)
+    return tuple(gate for gate, _, result in told if result == said.result)
 
 
 def _backwards(store: Store) -> Iterator[tuple[int, bytes, Entry]]:

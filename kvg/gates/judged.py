@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -20,6 +19,7 @@ from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
+from kvg.sandbox.enclosure import python_program
 
 TEXT_FILE: Final = "text.txt"
 ANSWER_FILE: Final = "answer.txt"
@@ -81,7 +81,7 @@ def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes
     for number, word in enumerate(words):
         path = place.folder / word
         if number == 0 and word in _PYTHONS:
-            argv += [sys.executable, "-B"]
+            argv += [python_program(), "-B"]
         elif not path.is_file() or path.is_relative_to("/usr"):
             argv.append(word)
         else:

@@ -19,6 +19,8 @@ from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
+from kvg.sandbox.enclosure import straight
+from kvg.sandbox.process import NOT_RUN, not_run
 
 _COQ_THEOREM: Final = re.compile(
     r"\b(?:Theorem|Lemma|Corollary|Proposition|Property|Fact|Remark|Example)\s+([^\W\d][\w']*)"
@@ -73,6 +75,8 @@ def coq_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
         {"proof.v": source, "names.v": _COQ_NAMES.encode()},
         readable=_home(program),
     )
+    if outcome.status in NOT_RUN:  # the shell says so: of a proof coqc says 1
+        raise not_run(program, outcome)
     reason = outcome.reason or _coq_rests_on(outcome, separator, names, spec.axioms)
     return _outcome(spec, place, stated, reason, outcome)
 
@@ -147,7 +151,7 @@ def _find(program: str) -> str:
     found = shutil.which(program)
     if found is None:
         raise GateFailed(f"{program} is not installed", hint="kvg gate list")
-    return found
+    return str(straight(Path(found)))
 
 
 def _home(program: str) -> tuple[Path, ...]:

@@ -17,10 +17,20 @@ from kvg.gates.outcome import GateInput, GateOutcome
 from kvg.gates.place import Place
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
+from kvg.sandbox.enclosure import python_program
 from kvg.sandbox.process import python_argv
 
 MARK: Final = "kvg_reached_"
 CHECKS: Final = "test_checks.py"
+IMPORTED: Final = """
+try:
+    import {0}
+except ImportError:
+    print(nonce, 'missing', '{0}')
+    raise SystemExit(1)
+"""
+"""How a harness imports what the gate needs. Nothing has run before that knows its number."""
+
 _ASSERT_HARNESS: Final = f"""
 import builtins, sys
 nonce = sys.stdin.readline().strip()
@@ -39,7 +49,7 @@ nonce = sys.stdin.readline().strip()
 reached = set()
 builtins.{MARK} = reached.add
 sys.path.insert(0, '.')
-import pytest
+{IMPORTED.format("pytest")}
 class Count:
     passed = 0
     def pytest_runtest_logreport(self, report):
@@ -82,9 +92,22 @@ def _python_gate(
         files = {**input_files(item), CHECKS: marked.encode(), "main.py": harness.encode()}
         stdin = f"{nonce}\n".encode()
         outcome = place.run(python_argv("main.py"), files, stdin=stdin, answer=item.judged)
+        check_imported(spec, outcome, nonce)
         return outcome.reason or _unreached(outcome, nonce, lines), outcome
 
     return judge(spec, given, place, {"checks": source}, check)
+
+
+def check_imported(spec: Spec, outcome: Outcome, nonce: str) -> None:
+    """Raise ``GateFailed`` where the harness could not import what the gate needs."""
+    match outcome.stdout.decode("utf-8", "replace").split():
+        case [first, "missing", module] if first == nonce:
+            raise GateFailed(
+                f"gate {spec.kind.name}: needs {module}, which this Python does not have inside "
+                "the sandbox",
+                hint=f"{python_program()} -I -c 'import {module}' has to work: PYTHONPATH and a "
+                "user's own packages are not seen there",
+            )
 
 
 def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:

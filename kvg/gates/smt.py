@@ -12,12 +12,17 @@ from typing import Final
 from kvg.errors import GateFailed
 from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
+from kvg.gates.python import IMPORTED, check_imported
 from kvg.gates.spec import Spec
 from kvg.sandbox.process import python_argv
 
-_HARNESS: Final = """
-import re, sys, z3
+_HARNESS: Final = (
+    """
+import re, sys
 nonce, mode = sys.stdin.readline().split()
+"""
+    + IMPORTED.format("z3")
+    + """
 formulas = list(z3.parse_smt2_file('script.smt2'))
 def verdict(*constraints):
     solver = z3.Solver()
@@ -65,6 +70,7 @@ else:
             verdict(z3.Not(z3.And(formulas)))]
 print(nonce, *said)
 """
+)
 _SAT: Final = "1"
 _UNSAT: Final = "-1"
 
@@ -81,6 +87,7 @@ def smt_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     nonce = urandom(16).hex()
     files = {"script.smt2": script, "answer.txt": given.judged, "main.py": _HARNESS.encode()}
     outcome = place.run(python_argv("main.py"), files, stdin=f"{nonce} {mode}\n".encode())
+    check_imported(spec, outcome, nonce)
     reason = outcome.reason or _refusal(
         outcome.stdout.decode("utf-8", "replace").split(), nonce, mode, "any" in spec.options
     )

@@ -24,6 +24,7 @@ HINT: Final = (
     "install bubblewrap, e.g. apt-get install bubblewrap; or --no-sandbox, which is attested"
 )
 SHARED_MEMORY_BYTES: Final = 16 << 20
+_USR: Final = Path("/usr")
 _SYSTEM: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS: Final = (
     "/etc/ld.so.cache",
@@ -107,9 +108,24 @@ def environment() -> dict[str, str]:
 
 def python_folders() -> tuple[Path, ...]:
     """What has to be readable for this Python to run."""
-    found = {Path(folder).resolve() for folder in (sys.prefix, sys.base_prefix)}
-    found |= {Path(sys.prefix), Path(sys.base_prefix)}
-    return tuple(sorted(folder for folder in found if not folder.is_relative_to("/usr")))
+    given = {Path(sys.prefix), Path(sys.base_prefix)}
+    found = {folder.resolve() for folder in given} | {straight(folder) for folder in given}
+    return tuple(sorted(folder for folder in found if not folder.is_relative_to(_USR)))
+
+
+def python_program() -> str:
+    """This Python by a path that leads to it inside, where ``python_folders`` can be read."""
+    path = straight(Path(sys.executable))
+    is_seen = any(path.is_relative_to(folder) for folder in (_USR, *python_folders()))
+    return str(path if is_seen else path.resolve())
+
+
+def straight(path: Path) -> Path:
+    """``path`` as it is, or, where it goes by way of ``..`` or from the working folder, by way of
+    no folder that it need not pass: inside there may be no such folder."""
+    if path.is_absolute() and ".." not in path.parts:
+        return path
+    return path.parent.resolve() / path.name
 
 
 def _as_root() -> tuple[str, ...]:

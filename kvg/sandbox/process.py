@@ -6,7 +6,6 @@ import os
 import select
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
-from kvg.sandbox.enclosure import HINT, Enclosure, environment
+from kvg.objects.statement import NO_SANDBOX
+from kvg.sandbox.enclosure import HINT, Enclosure, environment, python_program
 from kvg.sandbox.limits import Limits
 from kvg.sandbox.outcome import Outcome, limit_met
 
@@ -29,6 +29,10 @@ LOOK_S: Final = 0.02
 END_S: Final = 5.0
 """How long the end of what is killed is waited for. Each process holds a pipe until it ends."""
 
+NOT_RUN: Final = (126, 127)
+"""How a call ends whose program can't be run."""
+
+_NOT_EXECUTED: Final = b"prlimit: failed to execute "
 _PRLIMIT: Final = "/usr/bin/prlimit"
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _CHUNK_BYTES: Final = 1 << 16
@@ -116,6 +120,7 @@ class Started:
         stack: ExitStack,
         keeper: Keeper | None = None,
     ) -> None:
+        self._job = job
         self._watch = _Watch(process, job.limits, enclosure, keeper)
         self._process = process
         self._ended = ended
@@ -126,13 +131,18 @@ class Started:
         return self._process.poll() is None
 
     def finish(self, stdin: bytes) -> Outcome:
-        """Give it ``stdin`` and wait for its end; limits on time count from here."""
+        """Give it ``stdin`` and wait for its end; limits on time count from here.
+
+        Raises ``GateFailed`` when the enclosure can't be set up, or its program not be run in it.
+        """
         with self._stack:
             outcome = self._watch.wait(stdin)
             wait_readable(self._ended, END_S)
         if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
             said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
             raise GateFailed(f"no sandbox: {said}", hint=HINT)
+        if outcome.status in NOT_RUN and outcome.stderr.startswith(_NOT_EXECUTED):
+            raise not_run(self._job.argv[0], outcome)
         return outcome
 
     def stop(self) -> None:
@@ -349,14 +359,23 @@ def _resident(pid: str) -> int:
         return 0
 
 
+def not_run(program: str, outcome: Outcome) -> GateFailed:
+    """That ``program`` was not run at all, which is no verdict on what it was to judge."""
+    where = "" if outcome.enclosure == NO_SANDBOX else " in the sandbox"
+    return GateFailed(
+        f"{program}: can't be run{where}: {outcome.reason.rpartition(': ')[2]}",
+        hint="inside there are the system's programs and this Python, and what the gate is given",
+    )
+
+
 def python_argv(script: str, *arguments: str) -> tuple[str, ...]:
     """This Python on a script, without the user's own packages and settings."""
-    return (sys.executable, "-I", "-B", script, *arguments)
+    return (python_program(), "-I", "-B", script, *arguments)
 
 
 def bare_python_argv(script: str) -> tuple[str, ...]:
     """This Python with its standard library and nothing else: it starts sooner."""
-    return (sys.executable, "-I", "-S", "-B", script)
+    return (python_program(), "-I", "-S", "-B", script)
 
 
 def wait_readable(fd: int, seconds: float) -> None:

@@ -296,6 +296,10 @@ def check_only_evidence(
     assert (seen["program"], seen["checker"]) == (program, checker)
     assert seen["broken"] in error["message"]
     assert program not in new and list(store.methods()) == []
+    assert kvg("log").out.splitlines()[0].split()[3] == "rejected"
+    assert kvg("log").out.splitlines()[0].endswith("  by method")
+    newest = kvg("log", "--json").records[0]
+    assert (newest["entry"], newest["rejected"]) == ("attestation", ["method"])
     assert kvg("gc").code == 0 and evidence in set(store.objects.all())
     assert kvg("fsck").code == 0 and kvg("reindex").code == 0
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import venv
 from collections.abc import Callable
 
 import pytest
@@ -212,3 +214,34 @@ def test_what_counts_of_an_answer() -> None:
     assert canonical_answer("1.50") == canonical_answer("1.50 ") != canonical_answer("1.5")
     assert canonical_answer("A") != canonical_answer("a")
     assert canonical_answer('"a b"') != canonical_answer("a b")
+
+
+@pytest.mark.parametrize(
+    ("spec", "module"), [("smt:c.smt2", "z3"), ("smt:", "z3"), ("pytest:test_c.py", "pytest")]
+)
+def test_what_is_there_outside_alone_is_no_verdict(
+    place: Place, monkeypatch: pytest.MonkeyPatch, spec: str, module: str
+) -> None:
+    """A module that a variable or the user's own folder brings is not seen inside."""
+    (place.folder / "c.smt2").write_text("(declare-const answer Int)(assert (= answer 3))")
+    (place.folder / "test_c.py").write_text("def test():\n    assert open('answer.txt').read()\n")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    bare = place.folder / "bare"
+    venv.create(bare, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(bare / "bin" / "python3"))
+    monkeypatch.setattr(sys, "prefix", str(bare))
+    with pytest.raises(GateFailed, match=f"needs {module}, which this Python does not have inside"):
+        run_gate(parse_spec(spec), GateInput(b"text", b"3"), place)
+
+
+@needs_coq
+def test_a_prover_that_cannot_be_run_inside_is_no_verdict(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = place.folder / "bin" / "coqc"
+    wrapper.parent.mkdir()
+    wrapper.write_text("#!/nowhere/sh\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:/usr/bin:/bin")
+    with pytest.raises(GateFailed, match=f"{wrapper}: can't be run in the sandbox"):
+        run_gate(parse_spec("coq:"), GateInput(b"text", (STATED + PROOF).encode()), place)

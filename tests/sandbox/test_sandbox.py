@@ -200,6 +200,32 @@ def test_a_hidden_folder_inside_a_readable_one(enclosure: Enclosure, tmp_path: P
     assert done.stdout == b"shown []\n", done.stderr
 
 
+@pytest.mark.parametrize("way", ["through another folder", "from here", "a link elsewhere"])
+def test_this_python_however_it_was_called(
+    run_python: RunPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    link = tmp_path / "py"
+    link.symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    here = os.path.relpath(sys.executable, tmp_path)
+    ways = {"through another folder": f"{tmp_path}/{here}", "from here": here}
+    monkeypatch.setattr(sys, "executable", ways.get(way, str(link)))
+    done = run_python("print('runs')")
+    assert done.stdout == b"runs\n", done.stderr
+
+
+def test_a_program_that_is_not_seen_inside_is_no_verdict(
+    enclosure: Enclosure, tmp_path: Path
+) -> None:
+    program = tmp_path / "prover"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    with pytest.raises(GateFailed, match=f"{program}: can't be run in the sandbox"):
+        run(Job((str(program),)), enclosure)
+    with pytest.raises(GateFailed, match="/nowhere/prover: can't be run: No such file"):
+        run(Job(("/nowhere/prover",)), no_enclosure())
+
+
 def test_other_processes_are_not_seen(run_python: RunPython) -> None:
     done = run_python("import os\nprint(sum(name.isdecimal() for name in os.listdir('/proc')))")
     assert int(done.stdout) <= 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from kvg.cli.render import Renderer, View
-from kvg.cli.render.words import brief, count, when
+from kvg.cli.render.words import brief, count, listed, when
 from kvg.cli.terminal import printable
 from kvg.flow.records.stores import (
     CheckedReceipt,
@@ -24,7 +24,8 @@ def store(record: Initialised, view: View) -> Iterator[str]:
 
 
 def log_entry(record: LogEntry, view: View) -> Iterator[str]:
-    parts = [f"{record.index:>6}", when(record.time), f"{record.entry:<11}"]
+    kind = record.entry if record.rejected is None else "rejected"
+    parts = [f"{record.index:>6}", when(record.time), f"{kind:<11}"]
     if record.ref is not None:
         parts.append(record.ref)
     if record.entry == "ref":
@@ -36,6 +37,8 @@ def log_entry(record: LogEntry, view: View) -> Iterator[str]:
         parts.append(record.keyid[:6])
     if record.detail is not None:
         parts.append(record.detail)
+    if record.rejected is not None:
+        parts.append(f"by {listed(record.rejected)}")
     yield "  ".join(parts) + "\n"
     if record.receipt is not None:
         yield record.receipt + "\n"

@@ -25,7 +25,10 @@ class Initialised(Record):
 
 @frozen
 class LogEntry(Record):
-    """One entry of the store's log; what does not apply to its ``entry`` type is None."""
+    """One entry of the store's log; what does not apply to its ``entry`` type is None.
+
+    ``rejected`` are the gates by which a deposit or a method was, of which this is the evidence.
+    """
 
     type: ClassVar[str] = "log-entry"
     index: int
@@ -37,6 +40,7 @@ class LogEntry(Record):
     keyid: str | None = None
     detail: str | None = None
     receipt: str | None = None
+    rejected: tuple[str, ...] | None = None
 
 
 @frozen
