@@ -156,7 +156,7 @@ class ObjectFiles:
         Gives the BLAKE3 of the raw bytes and the first ``head_bytes`` of them. ``with_blake3``:
         False leaves that out, and those of the frames, where it costs anything: the SHA-256 of the
         whole covers every byte. ``is_mapped``: read through a mapping, without a copy; a file that
-        is cut meanwhile kills the process (``kvg.apart``). Raises ``Corrupt``.
+        is cut meanwhile kills the process (``kvg.forked``). Raises ``Corrupt``.
         """
         from kvg import codec as kvz
 

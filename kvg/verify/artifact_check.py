@@ -14,7 +14,7 @@ from kvg.parallel import in_order
 from kvg.verify.findings import Finding, Notes, finding_of
 
 if TYPE_CHECKING:
-    from kvg.apart import Apart
+    from kvg.forked import Forked
     from kvg.store import Store
     from kvg.trust import TrustFile
     from kvg.verify.judgement import Judgement
@@ -64,7 +64,7 @@ def check_artifact(
 
 
 class ArtifactBegun:
-    """An artifact whose pages are read from now on where that can be done apart. Close it."""
+    """An artifact whose pages are read from now on where that can be done by forked processes. Close it."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class ArtifactBegun:
         self._manifest = check_manifest(asked.store, digest, self._what, self._notes)
         self._absent = frozenset(_absent(asked.store, self._manifest))
         self._left: list[Page] = []
-        self._apart: Apart | None = None
+        self._forked: Forked | None = None
         if self._manifest is not None:
             self._how = PageCheck(asked.store, self._manifest, self._what, asked.with_blake3)
             self._left = list(self._pages(self._manifest, checked))
-            self._apart = _begin_apart(self._how, self._left, threads=asked.threads)
+            self._forked = _begin_forked(self._how, self._left, threads=asked.threads)
 
     def close(self) -> None:
         """End what is still being read."""
-        if self._apart is not None:
-            self._apart.close()
+        if self._forked is not None:
+            self._forked.close()
 
     def __enter__(self) -> ArtifactBegun:
         return self
@@ -129,8 +129,8 @@ class ArtifactBegun:
                 yield page
 
     def _check_pages(self) -> None:
-        """Every page that was not found good apart, several at once where there is much."""
-        good = frozenset[int]() if self._apart is None else self._apart.good()
+        """Every page that was not found good by them, several at once where there is much."""
+        good = frozenset[int]() if self._forked is None else self._forked.good()
         for item in good:
             self._notes.saw(self._left[item].digest, self._left[item].size)
         left = [page for item, page in enumerate(self._left) if item not in good]
@@ -189,16 +189,16 @@ def _at_once(pages: Sequence[Page], threads: int) -> int:
     return max(1, min(threads, len(pages))) if is_much else 1
 
 
-def _begin_apart(how: PageCheck, pages: Sequence[Page], *, threads: int) -> Apart | None:
+def _begin_forked(how: PageCheck, pages: Sequence[Page], *, threads: int) -> Forked | None:
     """Have the pages read from now on, by processes of their own; None where that does not pay."""
     processes = _at_once(pages, threads)
     if processes == 1:
         return None
-    from kvg.apart import Apart, can_fork
+    from kvg.forked import Forked, can_fork
 
     if not can_fork():
         return None
-    return Apart(lambda item: how.is_good(pages[item]), len(pages), processes=processes)
+    return Forked(lambda item: how.is_good(pages[item]), len(pages), processes=processes)
 
 
 def concluded(

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kvg.apart import Apart, can_fork
+from kvg.forked import Forked, can_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="forks on Linux alone")
 
 
 def good(is_good: Callable[[int], bool], n_items: int, processes: int = 2) -> frozenset[int]:
-    with closing(Apart(is_good, n_items, processes=processes)) as apart:
-        return apart.good()
+    with closing(Forked(is_good, n_items, processes=processes)) as forked:
+        return forked.good()
 
 
 @contextmanager
@@ -69,9 +69,9 @@ def test_a_file_that_is_cut_kills_the_process_that_reads_it(tmp_path: Path) -> N
 
 
 def test_a_process_that_was_begun_is_ended() -> None:
-    apart = Apart(lambda _: time.sleep(60) is None, 2, processes=2)
+    forked = Forked(lambda _: time.sleep(60) is None, 2, processes=2)
     began = time.monotonic()
-    apart.close()
+    forked.close()
     assert time.monotonic() - began < 10
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -83,7 +83,7 @@ def test_a_process_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     if parent == 0:
         try:
             began.touch()
-            Apart(lambda _: time.sleep(0.02) is None, 10_000, processes=1)
+            Forked(lambda _: time.sleep(0.02) is None, 10_000, processes=1)
             time.sleep(60)
         finally:
             os._exit(0)

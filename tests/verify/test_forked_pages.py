@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg import apart
+from kvg import forked
 from kvg.store import Store
 from kvg.verify import Finding, VerifySummary, artifact_check, check_store
 from tests import artifacts as a
@@ -24,14 +24,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pages each lot of processes was given."""
     counts: list[int] = []
 
-    class Counted(apart.Apart):
+    class Counted(forked.Forked):
         def __init__(self, is_good: Callable[[int], bool], n_items: int, *, processes: int) -> None:
             counts.append(n_items)
             super().__init__(is_good, n_items, processes=processes)
 
     monkeypatch.setattr(artifact_check, "LEAST_PARALLEL_BYTES", 1)
-    monkeypatch.setattr(apart, "can_fork", lambda: True)
-    monkeypatch.setattr(apart, "Apart", Counted)
+    monkeypatch.setattr(forked, "can_fork", lambda: True)
+    monkeypatch.setattr(forked, "Forked", Counted)
     return counts
 
 

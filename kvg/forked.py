@@ -30,7 +30,7 @@ def can_fork() -> bool:
         return False
 
 
-class Apart:
+class Forked:
     """Processes that look at items from now on; close it, which ends them. Where ``can_fork``."""
 
     def __init__(self, is_good: Callable[[int], bool], n_items: int, *, processes: int) -> None:
