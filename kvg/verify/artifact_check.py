@@ -64,7 +64,10 @@ def check_artifact(
 
 
 class ArtifactBegun:
-    """An artifact whose pages are read from now on where that can be done by forked processes. Close it."""
+    """An artifact whose pages are read from now on, by forked processes where that can be.
+
+    Close it.
+    """
 
     def __init__(
         self,
