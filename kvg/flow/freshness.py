@@ -72,10 +72,12 @@ def contract_of_proof(said: TestResult) -> Contract:
 
 def stale_now(store: Store, cwd: Path, found: Judgement) -> str | None:
     """Why the artifact or method that ``found`` is about counts no more; None when it is fresh."""
-    from kvg.verify.method import newest_proof
+    contract = contract_of(found.provenance)
+    if found.provenance is None and found.gates:
+        from kvg.verify.method import newest_proof
 
-    proof = newest_proof(found) if found.provenance is None else None
-    contract = contract_of_proof(proof[1]) if proof is not None else contract_of(found.provenance)
+        proof = newest_proof(found)
+        contract = contract if proof is None else contract_of_proof(proof[1])
     return stale_reason(store, cwd, contract)
 
 

@@ -17,7 +17,7 @@ from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
-from kvg.problem.ranges import SlotRange, range_value, read_ranges
+from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
 
 if TYPE_CHECKING:
     from kvg.flow.proving import Instance, Proof
@@ -67,6 +67,9 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
     )
+    outside = outside_of(ranges, problem.slots)
+    if outside is not None:
+        settings.report.notice(f"the text itself is none that it will answer: {outside}")
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
     sources = (program, checker)

@@ -239,7 +239,7 @@ def outside_of(ranges: Sequence[SlotRange], slots: Sequence[Literal]) -> str | N
         if found is not None:
             return (
                 f"slot {slot.name or f's{number}'}: {found} is not within {slot.words()} "
-                f"({slot.type}), for which it was proved: kvg method add --slots FILE"
+                f"({slot.type}), what it is proved for: kvg method add --slots FILE"
             )
     return None
 

@@ -89,8 +89,10 @@ def test_it_survives_reindex_gc_and_fsck(kvg: Run, store: Store) -> None:
 
 
 def test_ranges_hold(kvg: Run, store: Store) -> None:
-    Path("r.json").write_text('[{"name": "low", "least": 1, "most": 50}, {"least": 1}]')
-    assert kvg(*ADD, "--slots", "r.json").code == 0
+    Path("r.json").write_text('[{"name": "low", "least": 4, "most": 50}, {"least": 1}]')
+    added = kvg(*ADD, "--slots", "r.json")
+    assert added.code == 0
+    assert "the text itself is none that it will answer: slot low: 3 is not within" in added.err
     assert kvg("solve", "Sum the integers from 50 to 51.").out == "101\n"
     outside = kvg("solve", "Sum the integers from 51 to 52.")
     assert outside.code == 3 and "slot low: 51" in outside.err
