@@ -151,3 +151,10 @@ def test_the_examples_check_for_themselves() -> None:
     for folder in folders:
         program, checker = (folder / f"{name}.py" for name in ("program", "checker"))
         assert shared_part(program.read_bytes(), checker.read_bytes()) is None
+
+
+def test_half_a_character_is_a_constant_like_any_other() -> None:
+    program = b"def solve(a): return '\\ud800' * a"
+    assert shared_part(program, b"def check(x, a): return x == chr(0xd800) * a") is None
+    assert shared_part(program, b"def f(n): return '\\ud800' * n") is not None
+    assert shared_part(program, b"def f(n): return '\\ud801' * n") is None
