@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.errors import NotFound
-from kvg.flow.receipt import receipt_of
 from kvg.flow.records.stores import LogEntry
 from kvg.store import check_ref_name
 
@@ -35,7 +34,13 @@ def log(
         if found.digest in rejections:
             found = replace(found, rejected=_failed(store, entry))
         if ref is None or _concerns(found, ref, digests):
-            yield replace(found, receipt=receipt_of(store.log, index, raw)) if receipt else found
+            yield _with_receipt(store, found, raw) if receipt else found
+
+
+def _with_receipt(store: Store, found: LogEntry, raw: bytes) -> LogEntry:
+    from kvg.flow.receipt import receipt_of
+
+    return replace(found, receipt=receipt_of(store.log, found.index, raw))
 
 
 def _failed(store: Store, entry: Entry) -> tuple[str, ...] | None:

@@ -34,7 +34,6 @@ from kvg.trust.keyring import is_key_name
 from kvg.verify.artifact_check import PageCheck, check_manifest
 from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
 from kvg.verify.findings import Finding, Notes, finding_of
-from kvg.verify.method_check import check_document, method_name, needed_by
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
 
@@ -341,6 +340,8 @@ def _artifact(
 
 
 def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterator[Finding]:
+    from kvg.verify.method_check import check_document, method_name, needed_by
+
     if not tally.is_new(digest):
         return
     what, notes = method_name(digest), Notes()
