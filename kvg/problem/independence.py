@@ -14,9 +14,8 @@ import ast
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from kvg import canon
 from kvg.digest import Digest, sha256
-from kvg.problem.code import MAX_DEPTH, bindings, node_tree, parse_python
+from kvg.problem.code import bindings, node_tree, parse_python
 
 SOLVE: Final = "solve"
 """The function of a program that answers."""
@@ -135,7 +134,8 @@ class _Code:
 
 
 def _digest(node: ast.AST, names: dict[str, str]) -> Digest:
-    return sha256(canon.encode(node_tree(node, names), max_depth=MAX_DEPTH))
+    """Of the spelling in ASCII: code may hold half a character, which no document does."""
+    return sha256(ascii(node_tree(node, names)).encode())
 
 
 def _numbered(node: ast.AST) -> dict[str, str]:
