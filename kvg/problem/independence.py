@@ -153,8 +153,6 @@ def _as_function(node: ast.AST) -> ast.AST:
 def _make_plain(tree: ast.AST) -> None:
     """Take away annotations and statements that do nothing, in place."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node.value = _whole_text(node.value)
         for field in ("annotation", "returns"):
             if isinstance(node, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef):
                 setattr(node, field, None)
@@ -162,15 +160,6 @@ def _make_plain(tree: ast.AST) -> None:
             held = getattr(node, field, None)
             if isinstance(held, list):
                 setattr(node, field, [_plain(item) for item in held if not _is_idle(item)])
-
-
-def _whole_text(text: str) -> str | bytes:
-    """``text``, or where it holds half of a character, which no document can, its bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
 
 
 def _plain(node: ast.AST) -> ast.AST:
