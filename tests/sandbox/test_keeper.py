@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,12 @@ def until(holds: object, *, within_s: float = 20.0) -> bool:
 
 
 @pytest.fixture
-def word() -> str:
-    """What tells the processes of one test from all others."""
-    return f"{LONG_S}.{os.getpid()}{time.monotonic_ns() % 10**6:06}"
+def word() -> Iterator[str]:
+    """What tells the processes of one test from all others; none of them outlives it."""
+    found = f"{LONG_S}.{os.getpid()}{time.monotonic_ns() % 10**6:06}"
+    yield found
+    for pid in running(found):
+        os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -83,8 +87,6 @@ def test_it_ends_with_who_started_it(tmp_path: Path, word: str, number: int) -> 
         assert until(lambda: not any(tmp_path.iterdir()))
     finally:
         starter.kill()
-        for pid in running(word):
-            os.kill(int(pid), signal.SIGKILL)
 
 
 def test_nothing_outlives_it_and_it_leaves_nothing(
