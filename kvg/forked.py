@@ -12,6 +12,7 @@ import resource
 import signal
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ def can_fork() -> bool:
     Of more threads a copy has only one, and what locks the others held stay locked in it.
     """
     try:
-        return len(os.listdir("/proc/self/task")) == 1
+        return hasattr(os, "pidfd_open") and len(os.listdir("/proc/self/task")) == 1
     except OSError:
         return False
 
@@ -34,12 +35,16 @@ class Forked:
     """Processes that look at items from now on; close it, which ends them. Where ``can_fork``."""
 
     def __init__(self, is_good: Callable[[int], bool], n_items: int, *, processes: int) -> None:
-        """``is_good``: what each of the items 0 to ``n_items`` - 1 is asked, in a process."""
-        reports, report = os.pipe()
-        self._reports = open(reports, "rb")  # noqa: SIM115 - closed by close
-        with open(report, "wb", buffering=0), open(_queue(n_items), "rb", buffering=0) as queue:
-            work = partial(_work, is_good, queue.fileno(), report, reports)
-            self._children = _start(work, processes)
+        """``is_good``: what each of the items 0 to ``n_items`` - 1 is asked, in a process.
+
+        Raises ``OSError`` where there is no file or pipe to be had for it.
+        """
+        with open(_queue(n_items), "rb", buffering=0) as queue:
+            reports, report = os.pipe()
+            self._reports = open(reports, "rb")  # noqa: SIM115 - closed by close
+            with open(report, "wb", buffering=0):
+                work = partial(_work, is_good, queue.fileno(), report, reports)
+                self._children = _start(work, processes)
 
     def good(self) -> frozenset[int]:
         """The items that were found good, once all were looked at. Asked once.
@@ -55,9 +60,12 @@ class Forked:
         """End the processes that are left."""
         self._reports.close()
         while self._children:
-            child = self._children.pop()
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            child, handle = self._children.pop()
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
+            with suppress(ChildProcessError):  # where who started kvg has it wait for nobody
+                os.waitpid(child, 0)
 
 
 def _queue(n_items: int) -> int:
@@ -72,16 +80,17 @@ def _queue(n_items: int) -> int:
         return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _start(work: Callable[[], NoReturn], processes: int) -> list[int]:
-    """As many of the processes as there is room for."""
-    children: list[int] = []
+def _start(work: Callable[[], NoReturn], processes: int) -> list[tuple[int, int]]:
+    """As many of the processes as there is room for, each with a handle of it: a number alone is
+    another's once its process is gone."""
+    children: list[tuple[int, int]] = []
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
         for _ in range(processes):
             child = os.fork()
             if child == 0:
                 work()
-            children.append(child)
+            children.append((child, os.pidfd_open(child)))
     except OSError:
         pass  # no more to be had: what they don't look at is looked at by who asked
     finally:

@@ -77,6 +77,26 @@ def test_a_process_that_was_begun_is_ended() -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+def test_where_ends_of_processes_are_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert good(lambda item: item != 2, 9) == set(range(9)) - {2}
+        forked = Forked(lambda _: time.sleep(60) is None, 2, processes=2)
+        began = time.monotonic()
+        forked.close()
+        assert time.monotonic() - began < 10
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_where_no_process_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert good(lambda _: True, 5) == frozenset()
+
+
 def test_a_process_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     began = tmp_path / "began"
     parent = os.fork()

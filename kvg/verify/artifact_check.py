@@ -201,7 +201,10 @@ def _begin_forked(how: PageCheck, pages: Sequence[Page], *, threads: int) -> For
 
     if not can_fork():
         return None
-    return Forked(lambda item: how.is_good(pages[item]), len(pages), processes=processes)
+    try:
+        return Forked(lambda item: how.is_good(pages[item]), len(pages), processes=processes)
+    except OSError:
+        return None  # there is not even a pipe to be had
 
 
 def concluded(

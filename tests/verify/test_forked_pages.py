@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,3 +85,16 @@ def test_what_artifacts_share_is_read_once(tmp_path: Path, asked: list[int]) -> 
     of_one, of_two = ({page.digest for page in made.manifest.pages} for made in (one, two))
     said(store, 2)
     assert asked == [len(of_one), len(of_two - of_one)]
+
+
+def test_where_no_pipe_is_to_be_had(
+    tmp_path: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pipe() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key, ref="one", ids=range(27))
+    whole = said(store, 1)
+    monkeypatch.setattr(os, "pipe", pipe)
+    assert said(store, 2) == whole and asked
