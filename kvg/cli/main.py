@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MODEL_EXTRA = ("torch", "transformers", "tokenizers", "numpy", "accelerate", "gguf")
 """Top-level modules that come with an extra of the distribution."""
 
+_NO_MEMORY = ("failed to map segment", "annot allocate memory", "can't allocate memory")
+
 
 def run() -> NoReturn:
     """``kvg`` as a program.
@@ -137,12 +139,21 @@ def _foreign(error: BaseException) -> KvgError:
             return translated.with_traceback(error.__traceback__)
     if isinstance(error, ModuleNotFoundError) and error.name in MODEL_EXTRA:
         return Incompatible(f"{error.name}: not installed", hint="pip install 'kvg[model]'")
-    if isinstance(error, MemoryError):
+    if _is_no_memory(error):
         return NoSpace("out of memory").with_traceback(error.__traceback__)
     text = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
     bug = Bug(text, hint="run it again with --debug and report what it prints")
     bug.__cause__ = error
     return bug
+
+
+def _is_no_memory(error: BaseException) -> bool:
+    """Whether there was no memory to be had, also for a library that was to be loaded or in torch,
+    which say so in words alone."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError | RuntimeError)
+        and any(words in str(error) for words in _NO_MEMORY)
+    )
 
 
 def _fail(error: KvgError, argv: Sequence[str], given: Globals | None = None) -> int:

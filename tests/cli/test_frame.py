@@ -191,6 +191,27 @@ def test_an_unexpected_error_is_a_bug_without_traceback(
     assert "Traceback" in kvg("status", "--debug").err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        ImportError("/lib/_rust.abi3.so: failed to map segment from shared object"),
+        ImportError("libtorch_cpu.so: cannot allocate memory in static TLS block"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+)
+def test_out_of_memory_is_no_space(
+    kvg: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def starved(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kvg.flow.status.status", starved)
+    kvg("init")
+    result = kvg("status")
+    assert result.code == 10 and "out of memory" in result.err
+
+
 def test_torch_absent_says_what_to_install(kvg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
