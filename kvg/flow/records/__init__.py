@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         GateKind,
         GateResult,
         MethodEntry,
+        StaleMethod,
     )
     from kvg.flow.records.keys import (
         KeyEntry,
@@ -167,6 +168,7 @@ _HOMES = {
     "StoreRow": "bench",
     "AnswerFound": "flywheel",
     "MethodEntry": "flywheel",
+    "StaleMethod": "flywheel",
     "Artifact": "artifacts",
     "Audit": "audit",
     "AuditedArtifact": "audit",
@@ -306,6 +308,7 @@ __all__ = [
     "Logits",
     "LogitsMoved",
     "MethodEntry",
+    "StaleMethod",
     "ModelEntry",
     "Name",
     "ObjectBytes",
