@@ -124,7 +124,7 @@ def _artifact(
         bytes=sum(page.size for page in manifest.pages) if manifest else None,
         model=f"{manifest.model.architecture} {manifest.model.dtype}" if manifest else None,
         reference=manifest.engine.reference if manifest else None,
-        depositors=found.depositors,
+        depositors=_provers(store, found, digest) if is_method else found.depositors,
         verifiers=found.verifiers,
         gates=found.gates,
         unenclosed=found.unenclosed,
@@ -134,6 +134,16 @@ def _artifact(
         deposited=_moment(found.provenance),
         stale=stale_now(store, cwd, found),
     )
+
+
+def _provers(store: Store, found: Judgement, digest: Digest) -> tuple[str, ...]:
+    """The trusted depositors whose word it is that a method was proved."""
+    from kvg.verify.method import proved_by
+
+    try:
+        return proved_by(found, store.trust, what=digest)[2]
+    except Untrusted:
+        return ()
 
 
 def _manifest(store: Store, digest: Digest) -> Manifest | None:
@@ -220,6 +230,7 @@ def _unchecked(
     store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool, has_results: bool
 ) -> Iterator[str]:
     """What no reader may conclude from this audit, each with the command that would tell."""
+    n_artifacts = sum(not item.is_method for item in artifacts)
     unreplayed = [item for item in artifacts if not item.verifiers and not item.is_method]
     yield (
         "Truth: no page was computed again from its tokens. Signatures say who vouches for a page, "
@@ -227,17 +238,17 @@ def _unchecked(
     )
     if unreplayed:
         yield (
-            f"{len(unreplayed)} of {len(artifacts)} artifacts have no replay by a trusted "
+            f"{len(unreplayed)} of {n_artifacts} artifacts have no replay by a trusted "
             "verifier: kvg replay REF --sign."
         )
-    bare = [item for item in artifacts if not item.gates]
+    bare = [item for item in artifacts if not item.gates and not item.is_method]
     if bare:
-        yield f"{len(bare)} of {len(artifacts)} artifacts passed no gate: their text is unchecked."
+        yield f"{len(bare)} of {n_artifacts} artifacts passed no gate: their text is unchecked."
     loose = [item for item in artifacts if item.unenclosed]
     if loose:
         yield (
-            f"{len(loose)} of {len(artifacts)} artifacts passed gates that ran without a sandbox: "
-            "what was checked there could have written what they said."
+            f"{len(loose)} of {len(artifacts)} artifacts and methods passed gates that ran without "
+            "a sandbox: what was checked there could have written what they said."
         )
     if len(bare) < len(artifacts):
         yield "No gate was run again: that one passed is the word of who signed it."

@@ -66,6 +66,8 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         store, settings, request.valid_until, request.depends, request.schema_version
     )
     problem = _problem(settings, request)
+    # Gates may take long, and what they reject is signed.
+    key = signing_key(settings, store, request.key) if request.gates else None
     opened = cache(lambda: open_model(store, settings, request))
     with _waiting(settings, request):
         outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
@@ -92,7 +94,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             return _unchanged(
                 store, settings, request, session, pending, outcomes, renewed, same, before
             )
-        key = signing_key(settings, store, request.key)
+        key = key or signing_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
         if request.slot:

@@ -73,11 +73,11 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
     sources = (program, checker)
+    key = None if settings.dry_run else signing_key(settings, store, request.key)
     proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
-    if settings.dry_run:
+    if key is None:
         return _entry(method, problem.family.text, proof.instances, sandbox=caller.enclosure.name)
-    key = signing_key(settings, store, request.key)
     return store_method(store, problem, method, sources, proof, caller, contract, key)
 
 

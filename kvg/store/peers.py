@@ -152,12 +152,11 @@ class Peers:
         from kvg.log.log import COSIGNED
         from kvg.store.witnesses import with_sum
 
-        data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
-        if data is None:
+        kept = taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+        data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE) or kept
+        if data is None or with_sum(data) == kept:
             return
         data = with_sum(data)
-        if data == taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE):
-            return
         what = f"log {taken.origin}: {COSIGNED}"
         try:
             said = open_checkpoint(data, origin=taken.origin, verifier=taken.verifier, what=what)

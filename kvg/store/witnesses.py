@@ -37,11 +37,15 @@ def with_sum(note: bytes) -> bytes:
     from kvg.digest import sha256_bytes
     from kvg.signing.note import HASH_SIZE, NoteSignature, encode_signature
 
-    lines = note.splitlines(keepends=True)
-    if lines and lines[-1].startswith(_SUM_LINE):
-        note = b"".join(lines[:-1])
+    if has_sum(note):
+        note = b"".join(note.splitlines(keepends=True)[:-1])
     digest = sha256_bytes(note)
     return note + encode_signature(NoteSignature(SUM_NAME, digest[:HASH_SIZE], digest))
+
+
+def has_sum(note: bytes) -> bool:
+    """Whether ``note`` ends with a checksum, right or wrong; copies of before have none."""
+    return note.splitlines()[-1:] != [] and note.splitlines()[-1].startswith(_SUM_LINE)
 
 
 def faults(store: Store) -> Iterator[Corrupt | Untrusted]:

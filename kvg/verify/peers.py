@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _REFUSED = (Corrupt, Incompatible, NotFound, Untrusted)
 
 
+FETCH = "kvg fetch REMOTE"
+
+
 def peer_findings(store: Store) -> Iterator[Finding]:
     """Every fault, about a folder or file by its name in the store's; a pull takes a new one.
 
@@ -42,7 +45,8 @@ def peer_findings(store: Store) -> Iterator[Finding]:
 
 
 def _finding(error: KvgError, name: str) -> Finding:
-    return Finding(error.code, error.kind, name, error.message, "kvg fsck --repair")
+    hint = FETCH if error.hint == FETCH else "kvg fsck --repair"
+    return Finding(error.code, error.kind, name, error.message, hint)
 
 
 def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
@@ -53,13 +57,15 @@ def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
     from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
     from kvg.log.log import COSIGNED
     from kvg.signing.note import parse_note
-    from kvg.store.witnesses import configured, unsigned, with_sum
+    from kvg.store.witnesses import configured, has_sum, unsigned, with_sum
 
     data = log.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
     if data is None:
         return
     what = f"log {log.folder}: {COSIGNED}"
     try:
+        if not has_sum(data):
+            raise Corrupt(f"{what}: has no checksum yet", hint=FETCH)
         if data != with_sum(data):
             raise Corrupt(f"{what}: does not match its checksum")
         said = parse_checkpoint(data, what=what)

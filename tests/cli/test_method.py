@@ -69,6 +69,28 @@ def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
     assert listed["methods"] == [added["method"]] and listed["artifacts"] == []
 
 
+def test_audit_says_who_proved_it(kvg: Run, store: Store) -> None:
+    signers = (kvg(*ADD, "--json").record, kvg("method", "show", TEXT, "--json").record)[1][
+        "signers"
+    ]
+    (item,) = kvg("audit", "--json").record["artifacts"]
+    assert item["is_method"] and item["depositors"] == signers and signers
+    assert f"signed by {signers[0][:6]}" in kvg("audit").out
+
+
+def test_the_key_is_looked_at_before_the_proof(
+    kvg: Run, store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove(*_: object) -> None:
+        raise AssertionError("proved")
+
+    monkeypatch.setattr("kvg.flow.rejected.prove_or_reject", prove)
+    (key,) = (home / ".local/share/kvg/keys").glob("*.pem")
+    key.chmod(0o644)
+    done = kvg(*ADD)
+    assert done.code == 6 and "others can read" in done.err
+
+
 def test_a_near_miss_is_a_miss(kvg: Run, store: Store) -> None:
     kvg(*ADD)
     for text in ("Sum the even integers from 3 to 9.", "sum the integers from 3 to 9.", TEXT[:-1]):
@@ -557,7 +579,9 @@ def test_a_proof_without_a_sandbox_is_told_wherever_the_method_is_shown(
     assert sorted(told.values()) == [[], ["method"]] and told[added["method"]] == ["method"]
     assert all(item["is_method"] and item["stands"] for item in audited["artifacts"])
     assert "method (sandbox: none)" in kvg("audit").out
-    assert "1 of 2 artifacts passed gates that ran without a sandbox" in kvg("audit").out
+    assert (
+        "1 of 2 artifacts and methods passed gates that ran without a sandbox" in kvg("audit").out
+    )
     store.objects.stored_path(added["checker"]).unlink()
     (stands,) = [item for item in kvg("audit", "--json").record["artifacts"] if item["stands"]]
     assert stands["digest"] != added["method"]

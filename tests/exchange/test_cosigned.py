@@ -8,6 +8,8 @@ from kvg.flow.bundle import bundle_apply, bundle_create
 from kvg.flow.checkpoint import add_cosignatures
 from kvg.signing.cosignature import Witness, cosign, cosigned_at, encode_witness
 from kvg.signing.note import encode_signature, parse_note
+from kvg.verify.findings import Finding
+from kvg.verify.fsck import fsck
 from tests.artifacts import key_of
 from tests.exchange.conftest import Person
 from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
@@ -80,3 +82,22 @@ def test_a_bundle_has_it(alice: Person, bob: Person, tmp_path: Path) -> None:
     key = alice.key.public.keyid
     tuple(bundle_apply(bob.store, bob.settings, tmp_path / "it.kvgb", (), trust=[key]))
     assert seen(bob, alice.store.log.origin) is not None
+
+
+def test_a_copy_of_before_gets_its_checksum_by_a_fetch(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    alice.deposit("demo")
+    cosigned(alice)
+    alice.push()
+    bob.clone(share, alice)
+    origin = alice.store.log.origin
+    kept = bob.store.root / "peers" / origin / "cosigned"
+    kept.chmod(0o644)
+    kept.write_bytes((share / "logs" / origin / "cosigned").read_bytes())
+    (found,) = [item for item in fsck(bob.store) if isinstance(item, Finding)]
+    assert "no checksum" in found.message and found.hint == "kvg fetch REMOTE"
+    (share / "logs" / origin / "cosigned").unlink()
+    assert not bob.pull().findings
+    assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]
+    assert seen(bob, origin) is not None
