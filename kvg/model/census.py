@@ -27,7 +27,7 @@ _VIEWS = (
 )
 _ARITHMETIC = (
     "add sub mul div neg abs __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ "
-    "__rtruediv__ __neg__ mul_ add_ sub_ div_ rsqrt sqrt square reciprocal maximum minimum clamp "
+    "__rtruediv__ __neg__ mul_ add_ sub_ div_ sqrt square reciprocal maximum minimum clamp "
     "clamp_ clamp_min eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __and__ __or__ "
     "__invert__ logical_and logical_or logical_not rsub where relu __iadd__ __imul__ __isub__ "
     "__itruediv__ __floordiv__ floor __mod__ round true_divide"
@@ -35,7 +35,7 @@ _ARITHMETIC = (
 _ROW_REDUCTIONS = "mean sum amax max amin min argmax topk softmax var any all"
 _MODULE = (
     "arange tensor cat stack zeros ones empty full zeros_like ones_like empty_like full_like "
-    "rsqrt where maximum minimum add sub mul div neg sqrt square reciprocal clamp "
+    "where maximum minimum add sub mul div neg sqrt square reciprocal clamp "
     "unsqueeze squeeze reshape transpose chunk split repeat_interleave "
     "is_tensor is_floating_point broadcast_tensors index_select flatten finfo outer unbind "
     "as_tensor"
@@ -79,6 +79,21 @@ ROW_WISE: frozenset[Hashable] = frozenset(
 )
 """Functions that give a token the same bits in any company, as they stand."""
 
+SCALED_SUMS: frozenset[Hashable] = frozenset(
+    _named(torch.Tensor, "add sub rsub add_ sub_") | _named(torch, "add sub rsub")
+)
+"""Sums that take a factor, ``alpha``: with one they round once or twice, as it comes."""
+
+ROOTS: frozenset[Hashable] = frozenset({torch.Tensor.rsqrt, torch.rsqrt})
+"""The reciprocal of a root: two roundings, which in 16 bits are in the one place or the other."""
+
+LONG_SUMS: frozenset[Hashable] = frozenset(
+    _named(torch.Tensor, "sum mean") | _named(torch, "sum mean")
+)
+"""Sums whose order follows from how many threads share a row of ``LONG_ROW`` elements or more."""
+
+LONG_ROW = 1 << 15
+
 ROW_REDUCTIONS: frozenset[Hashable] = frozenset(
     _named(torch.Tensor, _ROW_REDUCTIONS)
     | _named(torch, _ROW_REDUCTIONS)
@@ -95,6 +110,30 @@ POINTWISE: frozenset[Hashable] = frozenset(
     | _named(functional, _POINTWISE_FUNCTIONS)
 )
 """Element-wise functions that are not correctly rounded: they run through ``pointwise``."""
+
+
+def is_scaled(func: Hashable, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of one of ``SCALED_SUMS`` has a factor other than 1."""
+    if not kwargs and len(args) < 3:
+        return False
+    return func in SCALED_SUMS and (len(args) > 2 or kwargs.get("alpha", 1) != 1)
+
+
+def is_wide(x: object) -> bool:
+    """Whether an element has as many bits as ``ROOTS`` need to be the same everywhere."""
+    return isinstance(x, torch.Tensor) and x.dtype in (torch.float32, torch.float64)
+
+
+def is_long_sum(func: Hashable, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of one of ``LONG_SUMS`` is over rows that threads may share."""
+    x = args[0] if args else kwargs.get("input")
+    return (
+        func in LONG_SUMS
+        and isinstance(x, torch.Tensor)
+        and x.is_floating_point()
+        and x.dim() > 0
+        and x.shape[-1] >= LONG_ROW
+    )
 
 
 def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:

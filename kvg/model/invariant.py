@@ -23,8 +23,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.census import (
+    LONG_ROW,
     OWN,
     POINTWISE,
+    ROOTS,
     ROW_NORMS,
     ROW_REDUCTIONS,
     ROW_WISE,
@@ -34,8 +36,11 @@ from kvg.model.census import (
     is_along_rows,
     is_idle_dropout,
     is_in_place,
+    is_long_sum,
     is_norm_of_rows,
+    is_scaled,
     is_weight,
+    is_wide,
     own_operator,
 )
 from kvg.model.experts import EXPERTS_NAME, experts_of_tokens
@@ -165,13 +170,19 @@ class _Operators(TorchFunctionMode):
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401  as above
         execution = self._execution
-        if func in ROW_WISE or func in OWN or execution.inside or execution.is_probe:
+        if execution.inside or execution.is_probe or func in OWN:
+            return func(*args, **kwargs)
+        if func in ROW_WISE and not is_scaled(func, args, kwargs):
             return func(*args, **kwargs)
         if func is functional.linear:
             return self._linear(*args, **kwargs)
-        if func in POINTWISE:
+        if func in ROOTS and is_wide(args[0] if args else kwargs.get("input")):
+            return func(*args, **kwargs)
+        if func in POINTWISE or func in ROOTS:
             return _pointwise(func, args, kwargs)
         if func in ROW_REDUCTIONS and is_along_rows(args, kwargs):
+            if is_long_sum(func, args, kwargs):
+                raise _unknown(function_name(func), f" of rows of {LONG_ROW} elements or more")
             return func(*args, **kwargs)
         if func in ROW_NORMS and is_norm_of_rows(args, kwargs):
             return func(*args, **kwargs)
