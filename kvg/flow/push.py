@@ -144,6 +144,7 @@ class Push:
         self._sent = Sent()
         self._begun = Begun(store, place)
         self._broken: set[Digest] = set()
+        self._there: frozenset[str] = frozenset()
 
     def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
         """See ``push``."""
@@ -161,11 +162,14 @@ class Push:
         old_note, old_size, fresh = self._own_there(is_there)
         log = self._store.log
         going = [step for step in steps if step.state != "unchanged"]
-        updated = [step for step in steps if step.state == "unchanged" and step.digest in fresh]
-        checked = [s for s in steps if s.state == "unchanged" and s.digest not in fresh]
+        same = [step for step in steps if step.state == "unchanged"]
+        late = [step for step in same if self._is_late(step.name, step.expected)]
+        updated = [step for step in same if step.digest in fresh or step in late]
+        checked = [step for step in same if step.digest not in fresh and step not in late]
         checked = checked if read_back else self._lost(checked if refs else ())
         is_cosigned = is_there and old_note is not None and is_cosigned_anew(self._remote, log)
-        if going or updated or checked or is_cosigned:
+        is_behind = not refs and old_size < log.size and self._has_late_removed()
+        if going or updated or checked or is_cosigned or is_behind:
             chosen = (*going, *updated, *checked)
             note = self._publisher_note(is_there)
             self._tell(old_note)
@@ -174,8 +178,9 @@ class Push:
                 yield from self._send(chosen, read_back=read_back)
                 going = [step for step in going if step.digest not in self._broken]
                 self._remote.renew(self._store.log.origin)
-                self._publish(old_note, old_size, note, steps, going, is_there=is_there)
-                told_again = updated if is_registry(self._place.url) else ()
+                moving = (*going, *late)
+                self._publish(old_note, old_size, note, steps, moving, is_there=is_there)
+                told_again = updated if is_registry(self._place.url) else late
                 for told_of in self._move((*going, *told_again)):
                     if isinstance(told_of, Finding):
                         yield told_of
@@ -186,6 +191,24 @@ class Push:
             self._begun.end()
         self._track(done)
         yield self._transfer(done)
+
+    def _is_late(self, name: str, pointer: Expected) -> bool:
+        """Whether ``pointer``, there, is at an entry of this store's log that a later one of
+        ``name`` followed: who knows that one can't believe it."""
+        if not isinstance(pointer, Pointer) or pointer.origin != self._store.log.origin:
+            return False
+        newest = self._reader.newest.get(name)
+        return newest is not None and pointer.index < newest.index
+
+    def _has_late_removed(self) -> bool:
+        """Whether refs that were removed here stay there, and the log there does not say so."""
+        newest = self._reader.newest
+        gone = [name for name in self._there if name in newest and newest[name].digest is None]
+        pointers = self._remote.pointers(gone) if gone else {}
+        return any(
+            not isinstance(pointer, Corrupt) and self._is_late(name, pointer)
+            for name, pointer in pointers.items()
+        )
 
     def _is_there(self) -> bool:
         try:
@@ -202,6 +225,7 @@ class Push:
             if (digest := newest[name].digest) is not None
         }
         there = frozenset(self._remote.refs()) if is_there else frozenset()
+        self._there = there
         chosen = tuple(dict.fromkeys(refs) if refs else sorted(own))
         self._reader.look(name for name in chosen if name in there)
         for name in chosen:
@@ -353,7 +377,11 @@ class Push:
 
         def move(step: Step) -> TransferRef | Finding:
             pointer = Pointer(log.origin, newest[step.name].index)
-            if step.state == "unchanged" and step.there is not None:
+            if (
+                step.state == "unchanged"
+                and step.there is not None
+                and not self._is_late(step.name, step.there.pointer)
+            ):
                 pointer = step.there.pointer
             try:
                 self._remote.move(step.name, pointer, expect=step.expected, value=step.digest)

@@ -98,6 +98,7 @@ def _drop_seen(store: Store, name: str) -> None:
     if moves:
         store.publish(moves)
     note_left_out(store, name, (), looked_at=None)
+    store.peers.drop_seen(name)
 
 
 def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:

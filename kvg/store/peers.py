@@ -1,8 +1,10 @@
 """Logs of other publishers: a copy of each, as last seen, under ``peers/<origin>/``.
 
-The copy has the layout of a log, and beside it ``publisher`` (who vouches for the log's key) and
-``receipts/<envelope>`` (the proof that an attestation has a position in it). It only ever grows:
-a checkpoint that does not extend the one kept is a rollback or a fork, and is refused.
+The copy has the layout of a log, and beside it ``publisher`` (who vouches for the log's key),
+``receipts/<envelope>`` (the proof that an attestation has a position in it) and ``seen/<remote>``
+(the checkpoint that a remote showed last). It only ever grows: a checkpoint that does not extend
+the one kept is a rollback or a fork, and is refused. A remote that never showed a newer one than an
+earlier checkpoint of the copy is behind, and did not go back.
 
 What was last seen is remembered a second time, with the user's keys: should the copy be lost, the
 log is still held against that, and ``lost`` tells of it.
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "peers"
 PUBLISHER: Final = "publisher"
 RECEIPTS: Final = "receipts"
-MAX_PUBLISHER_BYTES: Final = 1 << 16
+SEEN: Final = "seen"
+MAX_NOTE_BYTES: Final = 1 << 16
 _REF_MARK = b'"type":"ref"'
 _ORIGIN = r"[a-z0-9_-][a-z0-9._-]*"
 
@@ -86,6 +89,60 @@ class Peers:
                 _check_key(known, public, tiles, source)
                 _check_extends(what, known, tiles)
         return tiles
+
+    def older(self, origin: str, verifier: bytes, note: bytes, *, remote: str) -> Older | None:
+        """The log kept here, where ``note``, shown by ``remote``, is an earlier checkpoint of it.
+
+        None where it is none: that is for ``check``. Raises ``Untrusted`` where ``remote`` itself
+        showed more before, on another key, a bad signature and a fork.
+        """
+        from kvg.log.checkpoint import open_checkpoint
+
+        what = f"log {origin}"
+        public = parse_verifier_line(verifier, origin=origin)
+        shown = open_checkpoint(note, origin=origin, verifier=public, what=f"{what}: checkpoint")
+        kept = self.log(origin)
+        if kept is None or shown.size >= kept.size or self.remembered(origin, kept) is not None:
+            return None
+        before = self._seen_size(origin, remote)
+        if shown.size < before:
+            raise _rolled_back(what, before, shown.size)
+        if not _is_key_of(kept, public):
+            raise _another_key(kept, public)
+        if not kept.is_extension_of(shown.size, shown.root):
+            raise _forked(what, shown.size)
+        return Older(kept, shown.size)
+
+    def note_seen(self, origin: str, note: bytes, *, remote: str) -> None:
+        """Remember that ``remote`` showed the checkpoint ``note``, which was checked."""
+        path = self._seen(origin, remote)
+        try:
+            known = _read(path)
+        except NotFound:
+            durable.make_dir(path.parent)
+        else:
+            if known == note:
+                return
+        durable.replace(path, [note], staging=self._staging)
+
+    def drop_seen(self, remote: str) -> None:
+        """Forget what ``remote`` showed: it is no more, or another place."""
+        for origin in self.origins():
+            path = self._seen(origin, remote)
+            if path.exists():
+                durable.remove(path)
+
+    def _seen_size(self, origin: str, remote: str) -> int:
+        from kvg.log.checkpoint import parse_checkpoint
+
+        path = self._seen(origin, remote)
+        try:
+            return parse_checkpoint(_read(path), what=str(path)).size
+        except NotFound:
+            return 0
+
+    def _seen(self, origin: str, remote: str) -> Path:
+        return self._of(origin) / SEEN / remote
 
     def remembered(self, origin: str, kept: Log | None) -> Remembered | None:
         """What the user saw of the log when that is more than ``kept`` is; else None.
@@ -168,11 +225,7 @@ class Peers:
     def publisher(self, origin: str) -> bytes | None:
         """The note that vouches for the log's key, as last accepted."""
         try:
-            with (
-                durable.translated(self._of(origin) / PUBLISHER),
-                open(self._of(origin) / PUBLISHER, "rb", opener=durable.plain) as file,
-            ):
-                return file.read(MAX_PUBLISHER_BYTES)
+            return _read(self._of(origin) / PUBLISHER)
         except NotFound:
             return None
 
@@ -203,6 +256,11 @@ class Peers:
         if re.fullmatch(_ORIGIN, origin) is None or ".." in origin or len(origin) > 200:
             raise Corrupt(f"log {origin[:80]!r}: not the name of a log that can be kept")
         return self._folder / origin
+
+
+def _read(path: Path) -> bytes:
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+        return file.read(MAX_NOTE_BYTES)
 
 
 def unexplained(store: Store) -> tuple[str, ...]:
@@ -264,6 +322,14 @@ def parse_verifier_line(line: bytes, *, origin: str) -> PublicKey:
 
 
 @frozen
+class Older:
+    """A log that is kept here, and of which a remote has only its first ``size`` entries."""
+
+    log: Log
+    size: int
+
+
+@frozen
 class Remembered:
     """A log as the user last saw it: the key it had, and how far it went."""
 
@@ -304,11 +370,26 @@ def _check_key(kept: Log | Remembered, public: PublicKey, tiles: Tiles, source: 
         for step in steps_there(tiles, source, kept.origin, known, _followed(kept)):
             known = parse_verifier(step.line, what=f"log {kept.origin}")[1]
     if known != public:
-        raise Untrusted(
-            f"log {kept.origin}: its key is {public.keyid[:12]}, "
-            f"it was {kept.verifier.keyid[:12]} before",
-            hint="ask its publisher; nothing of it was taken",
-        )
+        raise _another_key(kept, public)
+
+
+def _is_key_of(kept: Log, public: PublicKey) -> bool:
+    """Whether ``public`` is the key of ``kept``, or one before it that its key follows from."""
+    from kvg.log.rekey import follow
+
+    try:
+        follow(kept, public)
+    except Untrusted:
+        return False
+    return True
+
+
+def _another_key(kept: Log | Remembered, public: PublicKey) -> Untrusted:
+    return Untrusted(
+        f"log {kept.origin}: its key is {public.keyid[:12]}, "
+        f"it was {kept.verifier.keyid[:12]} before",
+        hint="ask its publisher; nothing of it was taken",
+    )
 
 
 def _rekeyed(kept: Log, tiles: Tiles, source: TileSource) -> Iterator[tuple[str, bytes]]:
@@ -324,12 +405,20 @@ def _rekeyed(kept: Log, tiles: Tiles, source: TileSource) -> Iterator[tuple[str,
 
 def _check_extends(what: str, kept: Log | Remembered, new: Tiles) -> None:
     if new.size < kept.size:
-        raise Untrusted(
-            f"{what}: rolled back from size {kept.size}, seen before, to {new.size}",
-            hint="the remote, or who writes to it, shows an older log: nothing was taken",
-        )
+        raise _rolled_back(what, kept.size, new.size)
     if (new.root if new.size == kept.size else new.root_at(kept.size)) != kept.root:
-        raise Untrusted(
-            f"{what}: forked at or before size {kept.size}, seen before",
-            hint="its owner told two stories: nothing was taken",
-        )
+        raise _forked(what, kept.size)
+
+
+def _rolled_back(what: str, before: int, now: int) -> Untrusted:
+    return Untrusted(
+        f"{what}: rolled back from size {before}, seen before, to {now}",
+        hint="the remote, or who writes to it, shows an older log: nothing was taken",
+    )
+
+
+def _forked(what: str, size: int) -> Untrusted:
+    return Untrusted(
+        f"{what}: forked at or before size {size}, seen before",
+        hint="its owner told two stories: nothing was taken",
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kvg import durable
 from kvg.digest import PREFIX, Digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
-from kvg.store.peers import FOLDER, PUBLISHER, RECEIPTS
+from kvg.store.peers import FOLDER, PUBLISHER, RECEIPTS, SEEN
 from kvg.verify.findings import Finding
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ def _beside(store: Store, log: Log, name: str) -> Iterator[Finding]:
             _check_publisher(store, log, f"{name}/{PUBLISHER}")
         except _REFUSED as error:
             yield _finding(error, f"{name}/{PUBLISHER}")
-    folder = log.folder / RECEIPTS
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        what = f"{name}/{RECEIPTS}/{path.name}"
-        try:
-            _check_receipt(log, path, what)
-        except _REFUSED as error:
-            yield _finding(error, what)
+    for part, check in ((RECEIPTS, _check_receipt), (SEEN, _check_seen)):
+        folder = log.folder / part
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            what = f"{name}/{part}/{path.name}"
+            try:
+                check(log, path, what)
+            except _REFUSED as error:
+                yield _finding(error, what)
 
 
 def _check_publisher(store: Store, log: Log, what: str) -> None:
@@ -156,3 +157,17 @@ def _check_receipt(log: Log, path: Path, what: str) -> None:
     key = _key_at(log, receipt.checkpoint.size)
     if key is not None:
         check_receipt(receipt, raw, origin=log.origin, verifier=key, what=what)
+
+
+def _check_seen(log: Log, path: Path, what: str) -> None:
+    """That it is an earlier checkpoint of this log, signed by the key that it had then."""
+    from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
+
+    with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+        note = file.read(MAX_CHECKPOINT_SIZE + 1)
+    seen = parse_checkpoint(note, what=what)
+    if not log.is_extension_of(seen.size, seen.root):
+        raise Untrusted(f"{what}: not a checkpoint of the log {log.origin}")
+    key = _key_at(log, seen.size)
+    if key is not None:
+        open_checkpoint(note, origin=log.origin, verifier=key, what=what)

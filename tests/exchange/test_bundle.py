@@ -111,9 +111,7 @@ def test_bundle_without_pages(alice: Person, bob: Person, share: Path) -> None:
     assert bob.store.refs() == {} and bob.store.artifacts() == (digest,)
     pages = bob.store.manifest(digest).pages
     assert not any(bob.store.objects.has(page.digest) for page in pages)
-    assert bob.pull("demo").codes == [6]  # the share has an older log than the bundle
-    alice.deposit("other", range(40))
-    alice.push()
+    # The share has an older log than the bundle, and says the same of the ref.
     assert bob.pull("demo").states == {"demo": "new"}
     assert all(bob.store.objects.has(page.digest) for page in pages)
 

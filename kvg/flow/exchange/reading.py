@@ -3,7 +3,9 @@
 A pointer counts if
 
 - the log that it names is vouched for by enough publishers that this store trusts;
-- that log's checkpoint is signed by its key and extends the one seen before: no rollback, no fork;
+- that log's checkpoint is signed by its key and extends the one seen before: no rollback, no fork.
+  One that the log kept here extends, on a remote that never showed a newer, is behind: then the
+  longer log is what decides, and only what both hold counts;
 - the entry it points at moves this very ref, and no later entry of that log does, or the log's
   owner signed, for this very size of it, that the ref stays there (of this store's own log, that it
   moves this ref is enough: a push that was cut is gone on with).
@@ -28,7 +30,7 @@ from kvg.log.held import MAX_HELD_BYTES, held_name, open_held
 from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER, MalformedPointer
 from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
-from kvg.store.peers import unexplained
+from kvg.store.peers import Older, unexplained
 
 if TYPE_CHECKING:
     from kvg.errors import KvgError
@@ -78,13 +80,23 @@ class ReadLog:
     """One log of a remote, read once from its beginning to its checkpoint."""
 
     def __init__(
-        self, origin: str, tiles: Tiles, log: Log | None, *, size: int | None = None
+        self,
+        origin: str,
+        tiles: Tiles,
+        log: Log | None,
+        *,
+        size: int | None = None,
+        n_there: int | None = None,
     ) -> None:
-        """``size``: how much of it is there, where ``tiles`` go on (None: all of them)."""
+        """``size``: how much of it is read, where ``tiles`` go on (None: all of them).
+
+        ``n_there``: how many entries the remote has, where it is behind.
+        """
         self.origin = origin
         self.log = log
         """The copy that is kept; None in a dry run."""
         self.size = tiles.size if size is None else size
+        self.n_there = self.size if n_there is None else n_there
         self._tiles = tiles
         self.newest: dict[str, tuple[int, Digest | None]] = {}
         self.past: dict[str, set[Digest]] = {}
@@ -99,6 +111,11 @@ class ReadLog:
     def root(self) -> bytes:
         """The root over its entries."""
         return self._tiles.root
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the remote has less of it than is known here."""
+        return self.n_there < self.size
 
     def value_at(self, name: str, index: int) -> Digest | None:
         """What entry ``index`` moves ``name`` to; None where it does not, or removes it."""
@@ -211,11 +228,23 @@ class Reader:
         self._vouched[origin] = (vouched, key)
         peers = self.store.peers
         self._tell_of_loss(origin)
-        if not self._keep:
+        older = self._older(origin, line, note)
+        if older is not None:
+            found = ReadLog(origin, older.log.tiles, older.log, n_there=older.size)
+        elif not self._keep:
             return ReadLog(origin, peers.check(origin, line, note, files), None)
-        log = peers.take(origin, line, note, files)
-        peers.keep_publisher(origin, vouched)
-        return ReadLog(origin, log.tiles, log)
+        else:
+            log = peers.take(origin, line, note, files)
+            peers.keep_publisher(origin, vouched)
+            found = ReadLog(origin, log.tiles, log)
+        if self._keep and self.place.is_tracked:
+            peers.note_seen(origin, note, remote=self.place.name)
+        return found
+
+    def _older(self, origin: str, line: bytes, note: bytes) -> Older | None:
+        if not self.place.is_tracked:
+            return None  # a bundle stands for itself
+        return self.store.peers.older(origin, line, note, remote=self.place.name)
 
     def _first_contact(self, note: bytes, origin: str, log_key: PublicKey) -> str:
         """What to do where nobody who is trusted vouches for a log: the keys that do, on offer."""
@@ -326,7 +355,7 @@ class Reader:
         index, digest = read.newest.get(name, (-1, None))
         if index > pointer.index == self._held(read).get(name):
             index, digest = pointer.index, read.value_at(name, pointer.index)
-        if index != pointer.index or digest is None:
+        if index != pointer.index or digest is None or index >= read.n_there:
             is_value = pointer.index >= read.size or read.value_at(name, pointer.index) is not None
             if not is_value:
                 raise NoValue(
@@ -335,6 +364,8 @@ class Reader:
                     pointer,
                     hint=self._way_out(name),
                 )
+            if read.is_behind:
+                raise self._behind(what, pointer, read, index)
             raise Untrusted(
                 f"{what}: points at entry {pointer.index} of log {pointer.origin}, whose newest of "
                 f"this name is {index if index >= 0 else 'none'}",
@@ -351,8 +382,22 @@ class Reader:
             )
         return RemoteRef(name, digest, pointer)
 
+    def _behind(self, what: str, pointer: Pointer, read: ReadLog, newest: int) -> Untrusted:
+        name = self.place.name
+        return Untrusted(
+            f"{what}: {name} is behind: it has {read.n_there} entries of log {read.origin}, and "
+            f"{read.size} are known here; it points at entry {pointer.index}, and the newest of "
+            f"this name is {newest}",
+            hint=f"its publisher brings {name} up to date with kvg push; nothing here changed",
+        )
+
     def _held(self, read: ReadLog) -> Mapping[str, int]:
-        """Which refs the owner of a log has moved in it and not pushed, and where they stay."""
+        """Which refs the owner of a log has moved in it and not pushed, and where they stay.
+
+        None where the remote is behind: its owner signed that for another size.
+        """
+        if read.is_behind:
+            return {}
         if read.held is None:
             files = self.remote.log(read.origin)
             note = files.read(held_name(read.size), MAX_HELD_BYTES)
