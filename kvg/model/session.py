@@ -145,6 +145,7 @@ class Session:
         Returns logits ``[B, len(rows), vocabulary]``; rows past the end of a shorter row hold
         nothing of use. Only the invariant reference takes more than one slot. ``offsets[b]`` is
         added to the positions of row b as the model is told them: the text computed further on.
+        Raises ``Incompatible`` where keys or values overflow; the slots are then as they were.
         """
         self.before_pass()
         if len(slots) > 1 and self.engine.reference != "invariant":
@@ -163,7 +164,14 @@ class Session:
         )
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
         told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
-        logits = self._forward(padded, told, cache, rows)
+        try:
+            logits = self._forward(padded, told, cache, rows)
+            for slot, start, n in zip(slots, starts, counts, strict=True):
+                slot.state.check_finite(start, start + n)
+        except BaseException:
+            for slot, start, n in zip(slots, starts, counts, strict=True):
+                slot.state.wipe(start, start + n)
+            raise
         for slot, start, row in zip(slots, starts, ids, strict=True):
             slot.state.length = start + len(row)
             slot.ids[start:] = row

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from kvg.digest import Buffer
-from kvg.errors import Bug, Corrupt
+from kvg.errors import Bug, Corrupt, Incompatible
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.memory import PAGE_BYTES, Memory
 from kvg.model.placing import Place, Placing
@@ -132,6 +132,23 @@ class SlotState:
             self.keys[index][:, start:end] = 0
             self.values[index][:, start:end] = 0
 
+    def check_finite(self, start: int, end: int) -> None:
+        """Raise ``Incompatible`` where a key or value of positions [start, end) is not finite.
+
+        A kernel reads whole blocks, and gives what lies behind a token no weight, which of infinity
+        makes a NaN.
+        """
+        if all(is_finite(view[:, :, start:end]) for view in self._alike):
+            return
+        for index in self._layers:
+            for held in (self.keys, self.values):
+                if not is_finite(held[index][:, start:end]):
+                    raise Incompatible(
+                        f"layer {index}: a key or value of positions [{start}, {end}) is not "
+                        "finite",
+                        hint="the model overflowed in this dtype: try kvg model add --dtype F32",
+                    )
+
     def token(self, position: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """A copy of what every layer holds at ``position``."""
         return {
@@ -172,6 +189,28 @@ class SlotState:
                 n = layer.kv_heads * capacity * dim
                 held[index] = flat[:n].view(layer.kv_heads, capacity, dim)
                 offset += size
+        self._alike = _views_of_many(
+            [held[index] for index in self._layers for held in (self.keys, self.values)]
+        )
+
+
+def _views_of_many(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same memory in views ``[n, kv_heads, capacity, dim]`` of as many parts as lie in equal
+    steps: one call looks at all of them."""
+    views: list[torch.Tensor] = []
+    first = 0
+    while first < len(parts):
+        last, step = first + 1, None
+        while last < len(parts) and parts[last].shape == parts[first].shape:
+            moved = parts[last].storage_offset() - parts[last - 1].storage_offset()
+            if step not in (None, moved):
+                break
+            step, last = moved, last + 1
+        shape, strides = parts[first].shape, parts[first].stride()
+        n_parts = last - first
+        views.append(parts[first].as_strided((n_parts, *shape), (step or 0, *strides)))
+        first = last
+    return views
 
 
 def _region_size(layer: LayerSpec, capacity: int) -> int:
