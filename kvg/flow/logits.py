@@ -45,6 +45,9 @@ def logits(store: Store, settings: Settings, request: LogitsRequest) -> Logits:
         session, found, compute_ms = _of_prompt(store, settings, request)
     else:
         session, found, compute_ms = _of_ref(store, settings, request, request.ref)
+    from kvg.model.session import check_numbers
+
+    check_numbers(found)
     if request.out is not None:
         _write(settings.cwd / request.out, found)
     from kvg.model.dtypes import tensor_digest

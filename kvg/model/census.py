@@ -88,7 +88,9 @@ ROOTS: frozenset[Hashable] = frozenset({torch.Tensor.rsqrt, torch.rsqrt})
 """The reciprocal of a root: two roundings, which in 16 bits are in the one place or the other."""
 
 LONG_SUMS: frozenset[Hashable] = frozenset(
-    _named(torch.Tensor, "sum mean") | _named(torch, "sum mean")
+    _named(torch.Tensor, "sum mean var")
+    | _named(torch, "sum mean var")
+    | _named(functional, "layer_norm rms_norm")
 )
 """Sums whose order follows from how many threads share a row of ``LONG_ROW`` elements or more."""
 

@@ -180,9 +180,9 @@ class _Operators(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in POINTWISE or func in ROOTS:
             return _pointwise(func, args, kwargs)
+        if is_long_sum(func, args, kwargs):
+            raise _unknown(function_name(func), f" of rows of {LONG_ROW} elements or more")
         if func in ROW_REDUCTIONS and is_along_rows(args, kwargs):
-            if is_long_sum(func, args, kwargs):
-                raise _unknown(function_name(func), f" of rows of {LONG_ROW} elements or more")
             return func(*args, **kwargs)
         if func in ROW_NORMS and is_norm_of_rows(args, kwargs):
             return func(*args, **kwargs)

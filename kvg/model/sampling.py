@@ -10,7 +10,7 @@ import torch
 
 from kvg.digest import shake256
 from kvg.errors import UsageError
-from kvg.model.session import lowest_maximum
+from kvg.model.session import check_numbers, lowest_maximum
 
 STREAM = "kvg.sample/1"
 
@@ -41,6 +41,7 @@ class Weights:
     def __init__(self, logits: torch.Tensor, *, temperature: float, top_p: float) -> None:
         if not temperature > 0 or not 0 < top_p <= 1:
             raise UsageError("sampling: temperature from 0 up, top-p in (0, 1]")
+        check_numbers(logits)
         weights = torch.softmax(logits.to(torch.float64) / temperature, -1)
         ordered, ids = torch.sort(weights, descending=True, stable=True)
         total = torch.cumsum(ordered, -1)

@@ -392,8 +392,21 @@ def witness_of(position: int, logits: torch.Tensor, dtype: str) -> Witness:
 
 
 def lowest_maximum(logits: torch.Tensor) -> int:
-    """The lowest token id among the maxima of ``logits`` ``[vocabulary]``."""
+    """The lowest token id among the maxima of ``logits`` ``[vocabulary]``.
+
+    Raises ``Incompatible`` where one is no number.
+    """
+    check_numbers(logits)
     return int((logits == logits.max()).nonzero()[0, 0])
+
+
+def check_numbers(logits: torch.Tensor) -> None:
+    """Raise ``Incompatible`` where a logit is no number: then none of them says anything."""
+    if logits.max().isnan():
+        raise Incompatible(
+            "a logit is not a number",
+            hint="the model overflowed in this dtype: try kvg model add --dtype F32",
+        )
 
 
 def schedule_for(page_tokens: int, attention: str, threads: int) -> Schedule:

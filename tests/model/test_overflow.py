@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -9,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from kvg.errors import Incompatible
 from kvg.model.loader import adopt_model
 from kvg.model.opening import session_of
-from kvg.model.session import Session
+from kvg.model.sampling import Weights
+from kvg.model.session import Session, lowest_maximum
 from tests import models
 
 OVERFLOWS = 9
@@ -57,3 +60,14 @@ def test_nor_is_a_token_before_it_computed_with_it(session: Session) -> None:
     """In one pass with it, what it is weighed with would be nought times infinity."""
     with models.threads(1), pytest.raises(Incompatible, match="not finite"):
         session.run(session.slot(), [10, 11, OVERFLOWS], [0])
+
+
+@pytest.mark.parametrize("choose", [lowest_maximum, lambda x: Weights(x, temperature=1, top_p=1)])
+def test_a_logit_that_is_no_number_chooses_nothing(
+    choose: Callable[[torch.Tensor], object],
+) -> None:
+    logits = torch.zeros(9)
+    choose(logits)
+    logits[4] = float("nan")
+    with pytest.raises(Incompatible, match="not a number"):
+        choose(logits)
