@@ -82,7 +82,7 @@ class _Reach:
     def compiled_part(self, module: torch.nn.Module) -> str | None:
         """What compiled code a call of ``module`` runs, in words; None where none is found."""
         found = compiled_kind(module)
-        waiting = [] if found else list(_called(module))
+        waiting = [] if found else [*_called(module), *_global_hooks()]
         while waiting and found is None:
             value, owner = _unbound(*waiting.pop())
             if _key(value, owner) not in self._seen:
@@ -90,6 +90,13 @@ class _Reach:
                 found = compiled_kind(value)
                 waiting += _reached(value, owner)
         return found
+
+
+def _global_hooks() -> Iterator[Reached]:
+    """What every module's call runs, whichever model it is of."""
+    shared = torch.nn.modules.module
+    for hooks in (shared._global_forward_hooks, shared._global_forward_pre_hooks):
+        yield from ((hook, None) for hook in hooks.values())
 
 
 def _key(value: object, owner: object) -> tuple[int, int]:
@@ -105,6 +112,7 @@ def _unbound(value: object, owner: object) -> Reached:
 def _called(module: torch.nn.Module) -> Iterator[Reached]:
     """The forward pass of ``module``, and all that it and its classes hold: hooks too."""
     yield module.forward, module
+    yield from _of_object(module)
     yield from ((value, module) for value in vars(module).values())
     for part in type(module).__mro__:
         yield from ((value, module) for value in vars(part).values() if compiled_kind(value))
@@ -130,6 +138,18 @@ def _reached(value: object, owner: object) -> Iterator[Reached]:
         yield from ((item, owner) for item in value)
     elif isinstance(value, FunctionType) and not _is_known(value.__module__):
         yield from _mentioned(value, owner)
+    elif not _is_known(type(value).__module__) and not isinstance(value, type | ModuleType):
+        yield from _of_object(value)
+    elif hasattr(value, "__wrapped__"):  # functools.lru_cache
+        yield value.__wrapped__, owner
+
+
+def _of_object(value: object) -> Iterator[Reached]:
+    """What an object of a class of the model's own holds, and what a call of it runs."""
+    yield from ((item, value) for item in getattr(value, "__dict__", {}).values())
+    for part in type(value).__mro__:
+        if not _is_known(part.__module__) and "__call__" in vars(part):
+            yield vars(part)["__call__"], value
 
 
 def _mentioned(function: FunctionType, owner: object) -> Iterator[Reached]:

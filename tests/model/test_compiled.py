@@ -124,6 +124,28 @@ class Holder(nn.Module):
         return x
 
 
+class Caller:
+    """No module, but what calls it calls compiled code."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return scripted(x)
+
+
+class Called(Doubling):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return scripted(super().__call__(x))
+
+
+class Plain:
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+@functools.lru_cache
+def found() -> Callable[..., torch.Tensor]:
+    return scripted
+
+
 def hooked(hook: Callable[..., object]) -> nn.Module:
     module = Doubling()
     module.register_forward_hook(hook)
@@ -152,6 +174,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a module that is not registered": (lambda: Holder([torch.jit.script(Doubling())]), SCRIPT),
     "a module's module that is not": (lambda: Holder([nn.Sequential(Global())]), SCRIPT),
     "a hook": (lambda: hooked(lambda module, args, out: scripted(out)), SCRIPT),
+    "an object that is called": (lambda: Holder(Caller()), SCRIPT),
+    "an object's attribute": (lambda: Holder(Plain([scripted])), SCRIPT),
+    "a call of a class of its own": (Called, SCRIPT),
+    "a function that remembers": (lambda: hooked(lambda m, args, out: found()(out)), SCRIPT),
     "a compiled module": (lambda: torch.compile(Doubling(), backend="eager"), COMPILE),
     "a module compiled in place": (made_at_once, COMPILE),
     "a compiled function": (Compiled, COMPILE),
@@ -180,6 +206,16 @@ INTERPRETED: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("what", INTERPRETED)
 def test_what_is_interpreted_passes(what: str) -> None:
     check_interpreted(nn.Sequential(INTERPRETED[what]()), what="m")
+
+
+def test_a_hook_of_all_modules_is_looked_at() -> None:
+    hook = nn.modules.module.register_module_forward_hook(lambda m, args, out: scripted(out))
+    try:
+        with pytest.raises(Incompatible, match=SCRIPT):
+            check_interpreted(Doubling(), what="it")
+    finally:
+        hook.remove()
+    check_interpreted(Doubling(), what="it")
 
 
 def test_a_model_is_refused_as_it_is_loaded(tiny: dict[str, Path]) -> None:
