@@ -97,11 +97,18 @@ class Execution:
     """One forward pass: the slots it works on and what its layers share."""
 
     def __init__(
-        self, cache: BoundCache, menu: TileMenu, packed: Mapping[int, PackedWeight] | None = None
+        self,
+        cache: BoundCache,
+        menu: TileMenu,
+        packed: Mapping[int, PackedWeight] | None = None,
+        *,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        """``packed``: weights laid out beforehand, by the ``id`` of the plain one."""
+        """``packed``: weights laid out beforehand, by the ``id`` of the plain one. ``dtype``: that
+        of the weights for which ``menu`` was proved; None where it is empty."""
         self.cache = cache
         self.menu = menu
+        self.dtype = dtype
         self.packed = packed or {}
         self.masks: MaskCache = {}
         self.shapes: dict[int, AttentionShape] = {}
@@ -201,6 +208,8 @@ class _Operators(TorchFunctionMode):
         x, execution = input, self._execution
         n_in, n_out = weight.shape[1], weight.shape[0]
         shape = (n_in, n_out, bias is not None)
+        if weight.dtype != execution.dtype:
+            return linear(x, weight, bias, tiles=_SHAPE_FREE)
         packed = execution.packed.get(id(weight))
         if packed is not None and packed.is_of(weight):
             few = execution.menu.packed.get(shape)

@@ -15,7 +15,7 @@ from kvg.buffers import Buffers
 from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache
-from kvg.model.dtypes import tensor_digest
+from kvg.model.dtypes import TORCH_DTYPES, tensor_digest
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.loader import LoadedModel
 from kvg.model.menus import Menus
@@ -340,7 +340,8 @@ class Session:
         schedule = self.engine.schedule
         if schedule is None:
             packed = self._packing.weights(n_rows)
-            with installed(Execution(cache, self._menus.here(), packed)):
+            dtype = TORCH_DTYPES[self.model.dtype]
+            with installed(Execution(cache, self._menus.here(), packed, dtype=dtype)):
                 yield
             return
         with pinned_threads(schedule.threads):

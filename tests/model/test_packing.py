@@ -65,6 +65,16 @@ def test_a_large_model_keeps_to_its_plain_weights(
     assert torch.equal(torch.stack(first), session.run(session.slot(), IDS, range(len(IDS))))
 
 
+def test_a_weight_that_is_exchanged_is_read_as_it_is(session: Session) -> None:
+    decoded(session)
+    assert held(session)
+    for part in session.model.module.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.weight.data = part.weight.data * 0.5
+    whole = session.run(session.slot(), IDS, range(len(IDS)))
+    assert torch.equal(torch.stack(decoded(session)), whole)
+
+
 def test_a_weight_changed_in_place_is_read_as_it_is(session: Session) -> None:
     decoded(session)
     assert held(session)

@@ -32,10 +32,11 @@ class PackedWeight:
     data: torch.Tensor
     n_bytes: int
     version: int
+    pointer: int
 
     def is_of(self, weight: torch.Tensor) -> bool:
-        """Whether ``weight`` was not written to since."""
-        return _version(weight) == self.version
+        """Whether ``weight`` was neither written to since nor given other memory."""
+        return _version(weight) == self.version and weight.data_ptr() == self.pointer
 
 
 def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
@@ -58,7 +59,9 @@ def pack(weight: torch.Tensor) -> PackedWeight:
     Raises ``RuntimeError`` where the library has no such layout for the processor.
     """
     data = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), LAYOUT_ROWS)
-    return PackedWeight(data, weight.numel() * weight.element_size(), _version(weight))
+    return PackedWeight(
+        data, weight.numel() * weight.element_size(), _version(weight), weight.data_ptr()
+    )
 
 
 def packed_linear(
