@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -278,57 +278,52 @@ class Index:
         """Where the tables on disk say other than the log and the objects; none when they agree.
 
         Computes all tables anew: of a long log in a file beside it, in memory where there can be
-        none. Raises what reading the log raises.
+        none. Nobody waits for it, and what others write meanwhile is no difference; what an
+        object that is gone has left in a table is none either.
+        Raises what reading the log raises.
         """
-        from kvg.store.scratch import NO_ROOM, scratch
+        from kvg.store.scratch import scratch
 
-        log = self._log()
         with scratch(self._staging) as room:
-            beside = room() if log.size > BATCH_ENTRIES else None
+            beside = room() if self._log().size > BATCH_ENTRIES else None
             if beside is not None:
                 try:
-                    start = 0
-                    while start < log.size:
-                        with beside.writing() as tables:
-                            self._fold(tables, log, start, BATCH_ENTRIES)
-                        start += BATCH_ENTRIES
-                    with beside.reading() as wanted:
-                        return self._compared(wanted)
-                except NO_ROOM:
+                    return self._compared(_Recount(self._fold, beside))
+                except _NoRoom:
                     pass
-        in_memory = MemoryTables()
-        self._fold(in_memory, log, 0, log.size)
-        return self._compared(in_memory)
+        return self._compared(_Recount(self._fold, None))
 
-    def _compared(self, wanted: Tables) -> tuple[str, ...]:
-        try:
-            file = open_file(self.folder)
-            self._catch_up(file)
-            with file.reading() as tables:
-                return tuple(self._differences(tables, wanted))
-        except BrokenIndex as error:
-            return (error.message,)
-        except (UnwritableIndex, NoSpace):
-            return ()
+    def _compared(self, recount: _Recount) -> tuple[str, ...]:
+        """Where one view of the file differs from ``recount`` at that view's own position: others
+        write meanwhile. Raises ``_NoRoom``."""
+        log = self._log()
+        recount.extend(log, log.size)
+        while True:
+            try:
+                file = open_file(self.folder)
+                self._catch_up(file)
+                with file.reading() as tables:
+                    state = _read_state(tables)
+                    if state is None or state.size < recount.size:
+                        continue  # somebody began it anew
+                    recount.extend(self._log(), state.size)
+                    with recount.reading() as wanted:
+                        return tuple(self._differences(tables, wanted))
+            except BrokenIndex as error:
+                return (error.message,)
+            except (UnwritableIndex, NoSpace):
+                return ()
 
     def _differences(self, found: Tables, wanted: Tables) -> Iterator[str]:
         for name in t.EXACT:
             n = sum(1 for _ in _unequal(found.scan(name), wanted.scan(name)))
             if n:
                 yield f"{name}: {n} rows differ from the log"
-        for name in (t.TOKENS, t.PREFIXES):
-            lost = sum(1 for key, _ in wanted.scan(name) if found.get(name, key) is None)
-            false = (key for key, _ in found.scan(name) if wanted.get(name, key) is None)
-            n = lost + sum(1 for key in false if self._read(from_raw(key[32:])) is not None)
+        for name in (t.TOKENS, t.PREFIXES, t.OUTLINES):
+            differing = _unequal(found.scan(name), wanted.scan(name))
+            n = sum(1 for key in differing if self._read(from_raw(key[-32:])) is not None)
             if n:
                 yield f"{name}: {n} rows differ from the objects"
-        n = sum(
-            1
-            for key in _unequal(found.scan(t.OUTLINES), wanted.scan(t.OUTLINES))
-            if wanted.get(t.OUTLINES, key) or self._read(from_raw(key)) is not None
-        )
-        if n:
-            yield f"{t.OUTLINES}: {n} rows differ from the objects"
 
     def check(self) -> None:
         """Raise ``Corrupt`` when the file on disk could not be used as it is."""
@@ -336,6 +331,43 @@ class Index:
             check_file(self.folder / "data.mdb")
         except (BrokenIndex, UnwritableIndex) as error:
             raise Corrupt(error.message, hint="kvg reindex") from None
+
+
+class _NoRoom(Exception):
+    """There is no room for a ``_Recount`` in its file."""
+
+
+class _Recount:
+    """The tables computed anew from the log up to ``size``, in ``file`` or in memory."""
+
+    def __init__(
+        self, fold: Callable[[WritableTables, Log, int, int], None], file: LmdbFile | None
+    ) -> None:
+        self.size = 0
+        self._fold = fold
+        self._file = file
+        self._memory = MemoryTables()
+
+    def extend(self, log: Log, size: int) -> None:
+        """Fold up to ``size`` or the end of ``log``. Raises ``_NoRoom``, and as reading it does."""
+        from kvg.store.scratch import NO_ROOM
+
+        stop = min(size, log.size)
+        while self.size < stop:
+            count = min(BATCH_ENTRIES, stop - self.size)
+            try:
+                with self._writing() as tables:
+                    self._fold(tables, log, self.size, count)
+            except NO_ROOM as error:
+                raise _NoRoom from error
+            self.size += count
+
+    def _writing(self) -> AbstractContextManager[WritableTables]:
+        return self._file.writing() if self._file else nullcontext(self._memory)
+
+    def reading(self) -> AbstractContextManager[Tables]:
+        """What was computed, for the time of the block. Raises ``BrokenIndex``."""
+        return self._file.reading() if self._file else nullcontext(self._memory)
 
 
 def _unequal(

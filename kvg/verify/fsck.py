@@ -355,19 +355,27 @@ def _objects(
     store: Store, tally: _Tally, threads: int, advance: Callable[[int], None]
 ) -> Iterator[Finding]:
     for digest in store.objects.all():
-        yield from _object(store, digest, short(digest), tally, threads)
+        yield from _object(store, digest, short(digest), tally, threads, is_needed=False)
         advance(1)
 
 
 def _object(
-    store: Store, digest: Digest, what: str, tally: _Tally, threads: int
+    store: Store,
+    digest: Digest,
+    what: str,
+    tally: _Tally,
+    threads: int,
+    *,
+    is_needed: bool = True,
 ) -> Iterator[Finding]:
+    """Its fault, if it has one; that it is gone is none unless it ``is_needed``: gc takes others."""
     if not tally.is_new(digest):
         return
     notes = Notes()
     with notes.noting(digest):
         notes.saw(digest, store.objects.read(digest, what=what, threads=threads).nbytes)
-    yield from tally.told(notes)
+    if is_needed or os.path.lexists(store.objects.stored_path(digest)):
+        yield from tally.told(notes)
 
 
 def _strays(store: Store) -> Iterator[Path]:

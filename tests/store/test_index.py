@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Corrupt
+from kvg.log.log import Log
 from kvg.store import Store
 from kvg.store import tables as t
+from kvg.store.forget import plan_forget, remove_for_good
 from kvg.store.index import BATCH_ENTRIES
-from kvg.store.lmdb_file import BrokenIndex, check_file, verify_file
+from kvg.store.lmdb_file import BrokenIndex, LmdbFile, check_file, verify_file
 from kvg.store.refs import all_refs
 from tests import artifacts as a
 
@@ -301,3 +303,52 @@ def test_differences_of_a_long_log_are_found_beside_memory(
         "pins: 1 rows differ from the log",
     )
     assert [name for name in os.listdir(store.staging) if name.startswith("index")] == []
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_what_others_write_meanwhile_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """Whenever the check has looked at the log, somebody adds to it, and folds what they added."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    other = Store.open(store.root, keyring=store.keyring)
+    n_written = 0
+
+    def write() -> None:
+        nonlocal n_written
+        n_written += 1
+        other.set_ref(f"late{n_written}", made.digest)
+        other.set_ref("moving", made.digest if n_written % 2 else None)
+
+    def log() -> Log:
+        found = store.log
+        write()
+        return found
+
+    write()
+    if is_long:
+        monkeypatch.setattr("kvg.store.index.BATCH_ENTRIES", 2)
+    monkeypatch.setattr(store.index, "_log", log)
+    assert store.index.differences() == ()
+    assert n_written > 2
+    store.index.note(lambda tables: tables.delete(t.REFS, b"late1"))
+    assert store.index.differences() == ("refs: 1 rows differ from the log",)
+
+
+def test_an_artifact_forgotten_meanwhile_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    other = Store.open(store.root, keyring=store.keyring)
+    catch_up = store.index._catch_up
+
+    def forgotten_meanwhile(file: LmdbFile) -> None:
+        if made.digest not in other.forgotten():
+            remove_for_good(other, plan_forget(other, made.digest), now=1)
+        catch_up(file)
+
+    monkeypatch.setattr(store.index, "_catch_up", forgotten_meanwhile)
+    assert store.index.differences() == ()
+    assert made.digest in store.forgotten()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,24 @@ def test_the_index_is_compared_with_the_files_and_rebuilt(tmp_path: Path) -> Non
     _, repaired, _ = look(store, repair=True)
     assert [item.object for item in repaired] == ["index.lmdb"]
     assert look(store)[0] == [] and set(store.refs()) == {"one", "two"}
+
+
+def test_what_gc_takes_meanwhile_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _, _ = two(tmp_path)
+    digest = store.objects.put(b"needed by nothing").digest
+    listed = store.objects.all
+
+    def taken_once_listed() -> Iterator[Digest]:
+        for item in listed():
+            if item == digest:
+                store.objects.remove_all([item])
+            yield item
+
+    monkeypatch.setattr(store.objects, "all", taken_once_listed)
+    findings, _, _ = look(store)
+    assert findings == [] and not store.objects.has(digest)
 
 
 @pytest.mark.parametrize("how", ["junk", "cut", "flip"])
