@@ -37,10 +37,10 @@ def clone(
     """Make a store in ``folder`` (None: the last part of ``url``) with what ``url`` publishes.
 
     ``trust`` names publishers' keys; without any a person is asked through ``ask``. Nothing is made
-    before that. ``pattern`` keeps only refs that match it. Without ``pages`` manifests, token ids
-    and what is attested come now, and an artifact's pages when they are first read. Yields and
-    raises as ``pull``; also ``Untrusted`` where nobody is trusted, ``Conflict`` where a store is
-    there already, ``NotFound`` where there is nothing to bring.
+    before that. ``pattern`` keeps only refs that match it, now and in later fetches. Without
+    ``pages`` manifests, token ids and what is attested come now, and an artifact's pages when they
+    are first read. Yields and raises as ``pull``; also ``Untrusted`` where nobody is trusted,
+    ``Conflict`` where a store is there already, ``NotFound`` where there is nothing to bring.
     """
     from kvg.store.store import Store
 
@@ -57,16 +57,13 @@ def clone(
         lock_wait=settings.lock_wait,
         report=settings.report,
     )
-    store.config.set_table(
-        SECTION, DEFAULT, {"url": url} if pages else {"url": url, "pages": False}
-    )
+    store.config.set_table(SECTION, DEFAULT, _settings_of(url, pattern, pages=pages))
     try:
         trust_all(store, settings, keys)
         place = find_place(store, DEFAULT)
         with opened(place, settings) as remote, store.exchange.exclusive():
-            names = _matching(remote.refs(), pattern)
             work = Fetch(store, settings, place, remote, pages=pages)
-            yield from counted(take(work, store, settings, names, "clone"))
+            yield from counted(take(work, store, settings, None, "clone"))
     except KvgError as error:
         if error.hint is None:
             error.hint = f"go on with kvg -C {root} pull"
@@ -75,8 +72,13 @@ def clone(
         store.close()
 
 
-def _matching(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
-    return tuple(name for name in names if pattern is None or fnmatchcase(name, pattern))
+def _settings_of(url: str, pattern: str | None, *, pages: bool) -> dict[str, str | bool]:
+    table: dict[str, str | bool] = {"url": url}
+    if pattern is not None:
+        table["filter"] = pattern
+    if not pages:
+        table["pages"] = False
+    return table
 
 
 def _first_contact(
@@ -91,7 +93,7 @@ def _first_contact(
                 f"{remote.url}: no refs there",
                 hint="once its owner has pushed some, clone it; kvg init makes an empty store",
             )
-        if not _matching(names, pattern):
+        if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             raise NotFound(
                 f"{remote.url}: no ref there matches {pattern}",
                 hint=f"there are {len(names)}: {', '.join(names[:5])[:200]}",

@@ -11,7 +11,7 @@ from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
 from kvg.flow.exchange.holding import hold_back
-from kvg.flow.exchange.left_out import note_left_out
+from kvg.flow.exchange.left_out import note_left_out, note_taken_off, taken_off
 from kvg.flow.exchange.parallel import in_order
 from kvg.flow.exchange.places import check_not_own, find_place, opened
 from kvg.flow.exchange.publishers import sign_publisher, vouching
@@ -226,7 +226,7 @@ class Push:
         }
         there = frozenset(self._remote.refs()) if is_there else frozenset()
         self._there = there
-        chosen = tuple(dict.fromkeys(refs) if refs else sorted(own))
+        chosen = tuple(dict.fromkeys(refs) if refs else self._not_taken_off(sorted(own)))
         self._reader.look(name for name in chosen if name in there)
         for name in chosen:
             try:
@@ -236,6 +236,20 @@ class Push:
                 yield told(error, name)
             else:
                 yield step
+
+    def _not_taken_off(self, names: Sequence[str]) -> Sequence[str]:
+        """``names`` without what somebody took off the remote, and that did not move here since."""
+        newest, place = self._reader.newest, self._place
+        left: list[str] = []
+        for name in sorted(taken_off(self._store, place.name) - self._there):
+            seen = newest.get(place.tracking(name))
+            if name in names and seen is not None and newest[name].index < seen.index:
+                left.append(name)
+                self._settings.report.notice(
+                    f"{name}: was taken off {place.name}, and is left so; to put it back: "
+                    f"kvg push {place.name} {name}"
+                )
+        return [name for name in names if name not in left] if left else names
 
     def _step(self, name: str, digest: Digest, *, is_there: bool) -> Step:
         if not is_there:
@@ -252,7 +266,7 @@ class Push:
         there, tracked = step.there, self._place.tracking(step.name)
         if there.pointer.origin == self._store.log.origin:
             return  # moved last from here, and on since
-        hint = f"kvg pull {self._place.name} {step.name}, then push again"
+        hint = self._pull_first(step.name)
         if not was_here(self._store, step.name, there.digest):
             raise Conflict(
                 f"{step.name}: {self._place.name} has {short(there.digest)}, which "
@@ -265,6 +279,9 @@ class Push:
                 f"{short(there.digest)}, and nothing moved here since",
                 hint=hint,
             )
+
+    def _pull_first(self, name: str) -> str:
+        return f"kvg pull {self._place.name} {name}, then push again"
 
     def _lost(self, steps: Sequence[Step]) -> list[Step]:
         """Those of ``steps`` of which the remote has lost an object."""
@@ -386,6 +403,7 @@ class Push:
             try:
                 self._remote.move(step.name, pointer, expect=step.expected, value=step.digest)
             except Conflict as error:
+                error.hint = self._pull_first(step.name)
                 return told(error, step.name)
             return step.done()
 
@@ -403,7 +421,9 @@ class Push:
         moves = [move for move in moves if known.get(move.name) != move.digest]
         if moves:
             self._store.publish(moves)
-        note_left_out(self._store, self._place.name, (), looked_at=[item.ref for item in done])
+        names = [item.ref for item in done]
+        note_left_out(self._store, self._place.name, (), looked_at=names)
+        note_taken_off(self._store, self._place.name, there=names)
 
     def _dry(
         self, steps: Sequence[Step], refs: Sequence[str], *, is_there: bool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import Conflict, UsageError
 from kvg.flow.exchange.contact import key_line, offers, publishers
-from kvg.flow.exchange.left_out import note_left_out
+from kvg.flow.exchange.left_out import note_left_out, note_taken_off
 from kvg.flow.exchange.places import (
     DEFAULT_CODEC,
     SECTION,
@@ -53,7 +53,7 @@ def remote_list(store: Store) -> Iterator[RemoteEntry]:
     """Every remote, by name."""
     for name in sorted(store.config.names(SECTION)):
         place = find_place(store, name)
-        yield RemoteEntry(name, shown(place.url), place.codec)
+        yield RemoteEntry(name, shown(place.url), place.codec, filter=place.filter)
 
 
 def remote_set(
@@ -64,15 +64,17 @@ def remote_set(
     url: str | None,
     codec: int | None,
     pages: bool | None = None,
+    pattern: str | None = None,
 ) -> RemoteEntry:
-    """Change the address of a remote, the codec it gets, or whether a pull brings pages.
+    """Change the address of a remote, the codec it gets, whether a pull brings pages, or of which
+    refs: of those that match ``pattern``, of all again where that is empty.
 
     What the place of another address has is not known until it is looked at: ``NAME/REF`` go.
 
     Raises ``NotFound``.
     """
     table = dict(store.config.table(SECTION, name))
-    if url is None and codec is None and pages is None:
+    if url is None and codec is None and pages is None and pattern is None:
         raise UsageError("nothing to set", hint=f"kvg remote set {name} URL")
     if url is not None:
         check_address(url)
@@ -84,12 +86,14 @@ def remote_set(
         table["codec"] = codec
     if pages is not None:
         table["pages"] = pages
+    if pattern is not None:
+        table["filter"] = pattern
     if not settings.tell_dry_run():
         if store.config.table(SECTION, name).get("url") != table.get("url"):
             _drop_seen(store, name)
         store.config.set_table(SECTION, name, table)
-    kept = table.get("codec", DEFAULT_CODEC)
-    return RemoteEntry(name, shown(str(table.get("url"))), int(str(kept)), "set")
+    kept, only = int(str(table.get("codec", DEFAULT_CODEC))), str(table.get("filter") or "")
+    return RemoteEntry(name, shown(str(table.get("url"))), kept, "set", filter=only or None)
 
 
 def _drop_seen(store: Store, name: str) -> None:
@@ -98,6 +102,7 @@ def _drop_seen(store: Store, name: str) -> None:
     if moves:
         store.publish(moves)
     note_left_out(store, name, (), looked_at=None)
+    note_taken_off(store, name, there=None)
     store.peers.drop_seen(name)
 
 
@@ -115,7 +120,7 @@ def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[
     place = find_place(store, name)
     with opened(place, settings) as remote, store.exchange.exclusive():
         remote.check()
-        yield RemoteEntry(place.name, shown(place.url), place.codec)
+        yield RemoteEntry(place.name, shown(place.url), place.codec, filter=place.filter)
         vouching = publishers(remote)
         for keyid, key in offers(remote).items():
             trusted = store.trust.find(keyid) is not None

@@ -45,6 +45,9 @@ REQUEST_TIMEOUT = "300s"
 
 MAX_SAID_CHARS: Final = 300
 _HINT: Final = "run it again: what is done is kept"
+_LOGIN: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_ASKED_FOR_LOGIN: Final = ("169.254.169.254", "fd00:ec2::254")
+"""Where a login is asked for, as a machine of the provider's may, once none is set."""
 
 
 class S3Files:
@@ -271,13 +274,17 @@ class _Translated:
 
         if error is None or isinstance(error, self._besides):
             return
+        said = str(error).lower()
+        if "nosuchbucket" in said:
+            raise NotFound(
+                f"{self._what}: no such bucket", hint="make the bucket; kvg makes what is in it"
+            ) from None
+        if any(name in said for name in _ASKED_FOR_LOGIN):
+            raise RemoteFailed(f"{self._what}: no credentials were found", hint=_LOGIN) from None
         if isinstance(error, FileNotFoundError | told.NotFoundError):
             raise NotFound(f"{self._what}: not there") from None
         if isinstance(error, told.PermissionDeniedError | told.UnauthenticatedError):
-            raise RemoteFailed(
-                f"{self._what}: refused",
-                hint="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-            ) from None
+            raise RemoteFailed(f"{self._what}: refused", hint=_LOGIN) from None
         if isinstance(error, told.BaseError | OSError | ValueError):
             raise RemoteFailed(f"{self._what}: {_words(error)}", hint=_HINT) from None
 

@@ -331,7 +331,7 @@ class Channel:
         said = b" ".join(self._said).decode("utf-8", "replace").strip()[:MAX_SAID_CHARS]
         return RemoteFailed(
             f"{self._what}: {shown_text(said[:1].lower() + said[1:]) or 'connection lost'}",
-            hint="kvg must be on the PATH there" if "not found" in said else _HINT,
+            hint=_way_out(said),
         )
 
     def _listen(self) -> None:
@@ -462,3 +462,12 @@ def _open_end(stream: object) -> BinaryIO:
     from typing import cast
 
     return cast(BinaryIO, stream)
+
+
+def _way_out(said: str) -> str:
+    """What helps where ssh, or the shell there, ``said`` so."""
+    if "not found" in said:
+        return "kvg must be on the PATH there"
+    if "Permission denied" in said or "verification failed" in said:
+        return "ssh has to get in there by itself: a key that it takes, and a known host"
+    return _HINT

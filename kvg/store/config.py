@@ -55,7 +55,7 @@ KIND_OF: Mapping[str, type[Value]] = {
 
 KNOWN_OF: Mapping[str, tuple[str, ...]] = {
     "model": ("adapter", "architecture", "dtype", "fingerprint", "parameters", "path"),
-    "remote": ("codec", "pages", "url"),
+    "remote": ("codec", "filter", "pages", "url"),
 }
 """The keys of each table of ``NAMED_SECTIONS``."""
 

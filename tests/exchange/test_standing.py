@@ -200,3 +200,18 @@ def test_a_ref_that_is_gone_there_is_refused_no_more(
     assert bob.pull().codes == [5] and refused(bob) == 1
     alice.push("demo", delete=True)
     assert bob.pull().codes == [] and refused(bob) == 0
+
+
+def test_a_dry_run_counts_what_would_come(alice: Person, bob: Person, share: Path) -> None:
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    alice.deposit("demo", range(40))
+    alice.deposit("more", range(7, 60))
+    alice.push()
+    before = sorted(bob.store.objects.all())
+    would = bob.pull(dry_run=True).transfer
+    assert sorted(bob.store.objects.all()) == before
+    done = bob.pull().transfer
+    assert would.objects_sent == done.objects_sent > 0
+    assert bob.pull(dry_run=True).transfer.objects_sent == 0

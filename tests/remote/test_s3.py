@@ -13,7 +13,7 @@ from kvg.errors import Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import Access, Pointer, open_remote
 from kvg.remote.aws import settings_of
 from kvg.remote.layout import object_name
-from kvg.remote.s3 import MARKER, PART_BYTES, S3Files
+from kvg.remote.s3 import MARKER, PART_BYTES, S3Files, _Translated
 from tests.remote.conftest import write_object
 from tests.remote.programs import S3, rclone
 
@@ -97,7 +97,7 @@ def test_empty_files(strict: tuple[S3, str]) -> None:
 def test_wrong_logins_and_places_are_told_without_the_secret(strict: tuple[S3, str]) -> None:
     server, bucket = strict
     files = S3Files("s3://no-such-bucket-here/x", server.access)
-    with pytest.raises((NotFound, RemoteFailed)) as told:
+    with pytest.raises(NotFound, match="no such bucket") as told:
         files.write("format", [b"x"])
     nobody = Access({**server.access.variables, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     gone = S3Files(bucket, nobody)
@@ -105,6 +105,16 @@ def test_wrong_logins_and_places_are_told_without_the_secret(strict: tuple[S3, s
         gone.read("format", 10)
     for error in (told.value, lost.value):
         assert "test-secret" not in f"{error.message} {error.hint}"
+
+
+def test_no_login_at_all_is_told_as_such() -> None:
+    """Then obstore asks the machine's provider for one, and tells of that."""
+    from obstore.exceptions import GenericError
+
+    said = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms"
+    with pytest.raises(RemoteFailed, match="no credentials") as told, _Translated("s3://b/x", ()):
+        raise GenericError(said)
+    assert told.value.hint is not None and "AWS_ACCESS_KEY_ID" in told.value.hint
 
 
 @pytest.mark.parametrize("url", ["s3://", "s3://u:p@bucket/x", "s3://b/x?y", "s3://b/x#y"])

@@ -56,8 +56,9 @@ def test_who_cannot_be_reached_or_has_no_kvg(ssh_server: Ssh, tmp_path: Path) ->
     own = ssh_server.access.variables["KVG_SSH_COMMAND"]
     other = Access({"KVG_SSH_COMMAND": f"{own} -o User=nobody-of-this-name"})
     stranger = open_remote(ssh_server.url(tmp_path), cwd=tmp_path, access=other)
-    with pytest.raises(RemoteFailed, match="denied"):
+    with pytest.raises(RemoteFailed, match="denied") as told:
         stranger.check()
+    assert told.value.hint is not None and "a key that it takes" in told.value.hint
 
 
 def fake(tmp_path: Path, program: str) -> SshFiles:

@@ -54,7 +54,8 @@ def transfer_ref(record: TransferRef, view: View) -> Iterator[str]:
 def remote(record: RemoteEntry, view: View) -> Iterator[str]:
     changed = f"  ({record.changed})" if record.changed else ""
     codec = f"  codec {record.codec}" if view.verbose else ""
-    yield f"{record.name}  {printable(record.url)}{codec}{changed}\n"
+    only = f"  only {printable(record.filter)}" if record.filter else ""
+    yield f"{record.name}  {printable(record.url)}{only}{codec}{changed}\n"
 
 
 def remote_collected(record: RemoteCollected, view: View) -> Iterator[str]:

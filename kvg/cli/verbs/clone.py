@@ -35,6 +35,9 @@ def clone(
 
     Shows the publisher's key and asks whether to trust it; where nobody can be asked, --trust says
     so. A key that lies on the remote is an offer: compare its id with what its owner tells you.
+
+    --filter holds for later fetches and pulls, too, where they name no ref; kvg remote set origin
+    --filter PATTERN changes it.
     """
     from kvg.flow.clone import clone as flow
 

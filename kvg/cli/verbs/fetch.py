@@ -26,6 +26,8 @@ def fetch(
 
     It is named REMOTE/REF; your own refs stay as they are. Nothing can be seen before every byte,
     signature and log proof of it holds. What was received of an interrupted one is kept.
+
+    Where no ref is named, REMOTE/REF of what was taken off there goes; your own ref stays.
     """
     from kvg.flow.fetch import fetch as flow
 

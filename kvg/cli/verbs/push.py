@@ -34,6 +34,9 @@ def push(
     pulls them, not by a push. With --verify all of it is read back, and what is damaged or gone is
     put there anew; where a registry keeps a damaged blob all the same, that is told.
 
+    What somebody took off there, as a fetch or pull has seen, is put back where it is named, or
+    moved here since; a push without names leaves it off, and says so.
+
     What lies in the place of a ref and can't be one, or stands for no value of it, is replaced, and
     --delete takes it off.
     """

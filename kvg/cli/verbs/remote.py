@@ -49,6 +49,10 @@ def set_(
         bool | None,
         typer.Option("--pages/--no-pages", help="Bring pages with a pull, or when they are read."),
     ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="PATTERN", help="Fetch only refs that match; '' for all."),
+    ] = None,
 ) -> Record:
     """Change a remote.
 
@@ -57,7 +61,9 @@ def set_(
     from kvg.flow.remote import remote_set
 
     run = invocation(ctx)
-    return remote_set(run.store, run.settings, name, url=url, codec=codec, pages=pages)
+    return remote_set(
+        run.store, run.settings, name, url=url, codec=codec, pages=pages, pattern=pattern
+    )
 
 
 def remove(ctx: typer.Context, name: Name) -> Record:
@@ -126,6 +132,7 @@ EXAMPLES = {
     "set": """
     $ kvg remote set origin /mnt/other
     $ kvg remote set origin --codec 0
+    $ kvg remote set origin --filter 'docs/*'
     """,
     "remove": """
     $ kvg remote remove mirror

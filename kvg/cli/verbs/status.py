@@ -10,8 +10,9 @@ def status(ctx: typer.Context) -> Record:
     """Show the store at a glance.
 
     Ahead counts refs that a push would move, behind those that a pull would, as of the last push or
-    fetch. Refused counts those there that the last fetch or pull had to leave out: kvg remote show
-    says why. With -v also where it is and what it holds.
+    fetch; what was taken off there counts as ahead until a push names it. Refused counts those
+    there that the last fetch or pull had to leave out: kvg remote show says why. With -v also where
+    it is and what it holds.
     """
     from kvg.flow.status import status as flow
 

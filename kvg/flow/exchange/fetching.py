@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt
 from kvg.flow.exchange.elsewhere import Elsewhere
-from kvg.flow.exchange.left_out import note_left_out
+from kvg.flow.exchange.left_out import note_left_out, note_taken_off
+from kvg.flow.exchange.needed import closure_there
 from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.receiving import Counts, MissingObjects, Received, Receiver
 from kvg.flow.records.exchange import Direction, State, Transfer, TransferRef
@@ -73,11 +74,17 @@ class Fetch:
         self.locked: Mapping[str, Digest] = {}
         """What some refs have to be, whatever the remote's newest is."""
         self.fetched: list[Fetched] = []
+        self.gone: list[TransferRef] = []
+        """What the remote had, and has no more; only where all of it was looked at."""
+        self._there: tuple[str, ...] = ()
         self.counts = Counts()
         self._began = time.monotonic()
 
     def run(self, names: Sequence[str] | None) -> Iterator[Finding]:
-        """Fetch ``names`` (None: all there); yields what is wrong with one while others go on.
+        """Fetch ``names``; yields what is wrong with one while others go on.
+
+        None: all there, as far as the place's filter takes them. Where nothing there is refused,
+        ``REMOTE/REF`` of what is no more there goes then, too.
 
         Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``.
         """
@@ -86,12 +93,16 @@ class Fetch:
         for finding in self._run(names):
             refused.append(finding.object)
             yield finding
+        if names is None and not refused and self.place.is_tracked:
+            self._drop_gone()
         if self.place.is_tracked and not self._settings.dry_run:
             note_left_out(self._store, self.place.name, refused, looked_at=names)
 
     def _run(self, names: Sequence[str] | None) -> Iterator[Finding]:
         refs: list[RemoteRef] = []
-        for found in self.reader.refs(names):
+        if names is None:
+            self._there = tuple(self._remote.refs())
+        for found in self.reader.refs(self.place.matching(self._there) if names is None else names):
             if isinstance(found, Finding):
                 yield found
                 continue
@@ -100,10 +111,49 @@ class Fetch:
             except REFUSED as error:
                 yield told(error, found.name)
         if self._settings.dry_run:
-            self.fetched = [self._known(ref) for ref in refs]
+            yield from self._dry(refs)
             return
         for start in range(0, len(refs), BATCH):
             yield from self._batch(refs[start : start + BATCH])
+
+    def _dry(self, refs: Sequence[RemoteRef]) -> Iterator[Finding]:
+        """Count what would come: what is small is read there, to tell what it names."""
+        here, counts = self._store.objects, self.counts
+        for ref in refs:
+            try:
+                said = self.reader.attestations(ref.digest)
+                if not self._is_complete(ref.digest, said) and not self._is_forgotten(ref):
+                    for digest in self._needed_there(ref):
+                        (counts.skipped if here.has(digest) else counts.moved).add(digest)
+            except REFUSED as error:
+                yield told(self.reader.blamed(error), ref.name)
+            else:
+                self.fetched.append(self._known(ref))
+        counts.moved -= self._remote.missing(sorted(counts.moved))  # named there, and no more
+
+    def _needed_there(self, ref: RemoteRef) -> Iterator[Digest]:
+        return closure_there(
+            self._store, self._remote, self.reader, ref.digest, ref.name, pages=self.has_pages
+        )
+
+    def _is_forgotten(self, ref: RemoteRef) -> bool:
+        return ref.digest in self._store.forgotten()
+
+    def _drop_gone(self) -> None:
+        """``REMOTE/REF`` of what is no more there goes; one's own refs stay."""
+        start = self.place.tracking("")
+        seen = {
+            name.removeprefix(start): digest
+            for name, digest in self._store.refs().items()
+            if name.startswith(start)
+        }
+        gone = {name: seen[name] for name in seen.keys() - set(self._there)}
+        self.gone = [TransferRef(name, None, was, "gone") for name, was in gone.items()]
+        if self._settings.dry_run:
+            return
+        if gone:
+            self._store.publish([RefMove(self.place.tracking(name), None, ANY) for name in gone])
+        note_taken_off(self._store, self.place.name, gone=gone, there=self._there)
 
     def _batch(self, refs: Sequence[RemoteRef]) -> Iterator[Finding]:
         store = self._store
@@ -133,7 +183,7 @@ class Fetch:
         said = self.reader.attestations(ref.digest)
         if self._is_complete(ref.digest, said):
             return (known,)
-        if ref.digest in self._store.forgotten():
+        if self._is_forgotten(ref):
             self._settings.report.warning(
                 f"{ref.name}: {short(ref.digest)} was removed here with kvg forget; not fetched"
             )
@@ -196,11 +246,11 @@ class Fetch:
                 self._store.peers.keep_receipts(origin, receipts)
 
     def transfer(self, direction: Direction, refs: Sequence[TransferRef]) -> Transfer:
-        """What this fetch did, with what became of each ref."""
+        """What this fetch did: what became of ``refs``, and what is no more there."""
         return Transfer(
             direction=direction,
             remote=self.place.name,
-            refs=tuple(sorted(refs, key=lambda item: item.ref)),
+            refs=tuple(sorted((*refs, *self.gone), key=lambda item: item.ref)),
             objects_sent=len(self.counts.moved),
             objects_skipped=len(self.counts.skipped),
             bytes=self.counts.bytes,

@@ -1,7 +1,9 @@
-"""Which refs of a remote the last look at them had to leave out, so that ``kvg status`` tells.
+"""Which refs of a remote the last look at them had to leave out, and which are no more there.
 
-A note under ``tmp``, a JSON list of names, for each remote; gone once nothing is left out. What was
-refused is in no log, so nothing else here knows that the remote has it.
+Two notes under ``tmp`` for each remote, a JSON list of names each, gone once it would be empty.
+``kvg status`` tells what was left out: that was refused, is in no log, and nothing else here knows
+that the remote has it. What was taken off a remote is not put back there by a push that names no
+ref.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 FOLDER: Final = "left-out"
+TAKEN_OFF: Final = "taken-off"
 MAX_NOTE_BYTES: Final = 64 << 20
 
 
 def left_out(store: Store, remote: str) -> frozenset[str]:
     """The refs of ``remote`` that were refused when they were last looked at."""
-    path = _path(store, remote)
+    return _noted(_path(store, FOLDER, remote))
+
+
+def taken_off(store: Store, remote: str) -> frozenset[str]:
+    """The refs that ``remote`` had, and had no more when it was last looked at."""
+    return _noted(_path(store, TAKEN_OFF, remote))
+
+
+def _noted(path: Path) -> frozenset[str]:
     try:
         with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
             found = canon.decode(file.read(MAX_NOTE_BYTES), what=str(path))
@@ -41,8 +52,22 @@ def note_left_out(
     """
     old = left_out(store, remote)
     kept = frozenset() if looked_at is None else old - frozenset(looked_at)
-    new = kept | frozenset(refused)
-    path = _path(store, remote)
+    _note(store, _path(store, FOLDER, remote), old, kept | frozenset(refused))
+
+
+def note_taken_off(
+    store: Store, remote: str, *, gone: Iterable[str] = (), there: Iterable[str] | None = ()
+) -> None:
+    """``gone`` were taken off ``remote``; ``there`` (None: whatever was noted) are not any more.
+
+    Use it while holding ``store.exchange``.
+    """
+    old = taken_off(store, remote)
+    kept = frozenset() if there is None else old - frozenset(there)
+    _note(store, _path(store, TAKEN_OFF, remote), old, kept | frozenset(gone))
+
+
+def _note(store: Store, path: Path, old: frozenset[str], new: frozenset[str]) -> None:
     if new and new != old:
         durable.make_dir(path.parent, is_named_for_good=False)
         durable.replace(path, [canon.encode(sorted(new))], staging=store.staging)
@@ -50,5 +75,5 @@ def note_left_out(
         durable.remove(path)
 
 
-def _path(store: Store, remote: str) -> Path:
-    return store.staging / FOLDER / remote
+def _path(store: Store, folder: str, remote: str) -> Path:
+    return store.staging / folder / remote

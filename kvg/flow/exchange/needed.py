@@ -41,15 +41,15 @@ def marked(
 
 
 def closure_there(
-    store: Store, remote: Remote, reader: Reader, digest: Digest, what: str
+    store: Store, remote: Remote, reader: Reader, digest: Digest, what: str, *, pages: bool = True
 ) -> Iterator[Digest]:
-    """Everything that the artifact ``digest`` needs there."""
+    """Everything that the artifact ``digest`` needs there, with or without its ``pages``."""
     yield digest
     manifest = parse_manifest(
         read_there(store, remote, digest, MANIFEST_LIMIT_BYTES, what), what=what
     )
     yield manifest.tokens.digest
-    yield from (page.digest for page in manifest.pages)
+    yield from (page.digest for page in manifest.pages if pages)
     for _, _, envelope in reader.attestations(digest):
         yield envelope
         yield from digests_named(read_there(store, remote, envelope, ENVELOPE_LIMIT_BYTES, what))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kvg import durable
@@ -38,6 +39,8 @@ class Place:
     """Whether refs here say what it had."""
     has_pages: bool = True
     """Whether a fetch brings pages; else they are brought when they are read."""
+    filter: str | None = None
+    """The pattern of the refs that a fetch brings where none is named; None: all of them."""
     own: Path | None = None
     """The folder of the store whose remote it is."""
 
@@ -60,6 +63,11 @@ class Place:
                 f"kvg push {self.name} --verify"
             )
         return "the bundle is damaged: copy it again, or have it made anew with kvg bundle create"
+
+    def matching(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the refs ``names`` there that a fetch brings where none is named."""
+        pattern = self.filter
+        return tuple(name for name in names if pattern is None or fnmatchcase(name, pattern))
 
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
@@ -95,7 +103,10 @@ def find_place(store: Store, name: str | None) -> Place:
     pages = table.get("pages", True)
     if not isinstance(pages, bool):
         raise UsageError(f"remote.{name}.pages is {pages}: not true or false")
-    return Place(name, url, int(codec), has_pages=pages, own=store.root)
+    pattern = table.get("filter")
+    if pattern is not None and not isinstance(pattern, str):
+        raise UsageError(f"remote.{name}.filter is {pattern}: not a pattern of refs")
+    return Place(name, url, int(codec), has_pages=pages, filter=pattern or None, own=store.root)
 
 
 def is_ref(store: Store, name: str) -> bool:

@@ -9,18 +9,23 @@ from kvg.flow.records.record import Record
 from kvg.frozen import frozen
 
 Direction = Literal["push", "fetch", "pull", "clone", "bundle"]
-State = Literal["new", "moved", "unchanged", "deleted", "attested"]
+State = Literal["new", "moved", "unchanged", "deleted", "gone", "attested"]
+"""``deleted`` was taken off the remote now; ``gone`` was, by somebody, since it was last seen."""
 
 
 @frozen
 class RemoteEntry(Record):
-    """A remote as it is configured; ``url`` without credentials. ``changed``: set or removed."""
+    """A remote as it is configured; ``url`` without credentials. ``changed``: set or removed.
+
+    ``filter``: only refs that match it are fetched where none is named.
+    """
 
     type: ClassVar[str] = "remote"
     name: str
     url: str
     codec: int
     changed: str | None = None
+    filter: str | None = None
 
 
 @frozen
