@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvg.errors import Conflict
 from kvg.flow.bundle import bundle_apply, bundle_create
 from kvg.flow.lock import lock
 from kvg.flow.pull import pull
@@ -215,3 +216,15 @@ def test_a_dry_run_counts_what_would_come(alice: Person, bob: Person, share: Pat
     done = bob.pull().transfer
     assert would.objects_sent == done.objects_sent > 0
     assert bob.pull(dry_run=True).transfer.objects_sent == 0
+
+
+def test_who_is_outrun_is_told_which_remote_to_pull(
+    alice: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outrun(self: object, name: str, *_: object, **__: object) -> None:
+        raise Conflict(f"{name}: moved meanwhile", hint="kvg pull, then push again")
+
+    monkeypatch.setattr("kvg.remote.file_remote.FileRemote.move", outrun)
+    alice.deposit("demo")
+    (finding,) = alice.push().findings
+    assert finding.hint == "kvg pull origin demo, then push again"
