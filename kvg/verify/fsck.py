@@ -368,7 +368,7 @@ def _object(
     *,
     is_needed: bool = True,
 ) -> Iterator[Finding]:
-    """Its fault, if it has one; that it is gone is none unless it ``is_needed``: gc takes others."""
+    """Its fault, if it has one; that it is gone is none unless it ``is_needed``: gc takes it."""
     if not tally.is_new(digest):
         return
     notes = Notes()
