@@ -124,15 +124,15 @@ def split_ref_and_files(words: list[str], *, has_source: bool) -> tuple[str | No
     return None, words
 
 
-def problem_text(file: Path | None, text: str | None) -> str:
-    """A problem given by an option, in a file, or on standard input (``-``).
+def problem_text(file: Path | None, text: str | None, *, ways: str) -> str:
+    """A problem given in words, in a file, or on standard input (``-``): ``ways`` says how.
 
     Raises ``UsageError`` unless it is given once.
     """
     from kvg.cli.invocation import stdin_bytes
 
     if (file is None) == (text is None):
-        raise UsageError("give the problem as FILE, as - or with --text, once", hint="kvg help")
+        raise UsageError("give the problem once", hint=f"as {ways}")
     if file is None:
         return text or ""
     if str(file) == STDIN:

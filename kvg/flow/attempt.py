@@ -21,7 +21,7 @@ from kvg.flow.freshness import Contract, check_fresh, contract_for
 from kvg.flow.method import holds_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
-from kvg.flow.settings import signing_key
+from kvg.flow.settings import attesting_key
 from kvg.flow.solve import HIT, NOT_MET, run_program, solve
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, Resource, sandbox_resource
@@ -222,7 +222,7 @@ def _learn(
 ) -> AnswerFound:
     from kvg.flow.trace import Learned, deposit_trace
 
-    key = signing_key(settings, store, request.key)
+    key = attesting_key(settings, store, request.key)
     method = None
     if tried.proved is not None:
         how = tried.proved

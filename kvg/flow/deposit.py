@@ -30,7 +30,7 @@ from kvg.flow.registered import (
 from kvg.flow.requests import DepositRequest
 from kvg.flow.reuse import Plan, check_parent, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
-from kvg.flow.settings import Settings, keyring_of, signing_key
+from kvg.flow.settings import Settings, attesting_key, keyring_of
 from kvg.flow.sources import Source, parse_text, read_part, read_source
 from kvg.gates.spec import CONSISTENCY
 from kvg.objects.manifest import Manifest
@@ -67,7 +67,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     )
     problem = _problem(settings, request)
     # Gates may take long, and what they reject is signed.
-    key = signing_key(settings, store, request.key) if request.gates else None
+    key = attesting_key(settings, store, request.key) if request.gates else None
     opened = cache(lambda: open_model(store, settings, request))
     with _waiting(settings, request):
         outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
@@ -94,7 +94,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             return _unchanged(
                 store, settings, request, session, pending, outcomes, renewed, same, before
             )
-        key = key or signing_key(settings, store, request.key)
+        key = key or attesting_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
         if request.slot:
@@ -365,7 +365,7 @@ def _unchanged(
     if not settings.dry_run:
         envelopes: list[Digest] = []
         if renewed is not None or outcomes:
-            key = signing_key(settings, store, request.key)
+            key = attesting_key(settings, store, request.key)
             envelopes = [*attest_gates(pending, outcomes, digest, key)]
             if renewed is not None:
                 payload = encode_provenance(digest, renewed)

@@ -110,7 +110,9 @@ def depends_of(store: Store, settings: Settings, paths: Sequence[Path]) -> tuple
     for path in paths:
         digest = _digest(settings.cwd / path)
         if digest is None:
-            raise NotFound(f"{path}: no such file", hint="--depends FILE")
+            full = settings.cwd / path
+            why = "not a plain file that can be read" if os.path.lexists(full) else "no such file"
+            raise NotFound(f"--depends {path}: {why}", hint="name a file that can be read again")
         name = _name(store, settings, path)
         check_file_name(name)
         found.append(Resource(name, digest))

@@ -98,13 +98,18 @@ def fsck(
         )
         for found in everything:
             if isinstance(found, Fault):
-                yield Finding(found.code, found.kind, found.object, found.message, found.hint)
+                hint = REPAIR if found.hint == FSCK and not repair else found.hint
+                yield Finding(found.code, found.kind, found.object, found.message, hint)
             elif isinstance(found, checks.Repaired):
                 yield Repaired(found.object, found.action, found.moved_to)
             else:
                 said = {item.name: getattr(found, item.name) for item in fields(FsckSummary)}
                 said["faults"] += len(faults)
                 yield FsckSummary(**said)
+
+
+FSCK, REPAIR = "kvg fsck", "kvg fsck --repair"
+"""What others are told to run, and what is left to whoever runs it."""
 
 
 def _refetch(store: Store, settings: Settings, stack: ExitStack) -> Callable[[Digest], str | None]:

@@ -13,7 +13,7 @@ from kvg.flow.family import find_family, stored_family
 from kvg.flow.freshness import Contract, contract_for, contract_of_proof, stale_reason
 from kvg.flow.records.flywheel import MethodEntry, StaleMethod
 from kvg.flow.sandboxed import caller_of
-from kvg.flow.settings import signing_key
+from kvg.flow.settings import attesting_key
 from kvg.frozen import frozen
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
@@ -73,7 +73,7 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
     holds = holds_of(caller, request.constraint, request.names, len(ranges))
     sources = (program, checker)
-    key = None if settings.dry_run else signing_key(settings, store, request.key)
+    key = None if settings.dry_run else attesting_key(settings, store, request.key)
     proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     if key is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvg import canon
 from kvg.digest import Digest, sha256, short
 from kvg.errors import Conflict, GateFailed, NoSpace, NotFound, Untrusted
-from kvg.flow.settings import signing_key
+from kvg.flow.settings import attesting_key
 from kvg.objects.statement import FAILED, REJECTION_GATE, Resource, TestResult, encode_test_result
 from kvg.problem.method import METHOD_GATE
 
@@ -109,7 +109,7 @@ def _keep(
         tuple(Resource(f"{item.gate}: {item.result}") for item in outcomes),
         tuple(Resource(item.gate, sha256(item.evidence)) for item in outcomes),
     )
-    signer = signing_key(settings, store, key)
+    signer = attesting_key(settings, store, key)
     with store.pending() as pending:
         for item in outcomes:
             pending.put(item.evidence)

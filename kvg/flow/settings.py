@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Corrupt, NotFound, UsageError
+from kvg.errors import Corrupt, NotFound, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.parallel import MOST_THREADS
 from kvg.remote.access import Access
@@ -192,6 +192,20 @@ def signing_key(settings: Settings, store: Store | None, name: str | None = None
         settings.report.notice(
             f"key {key.public.keyid[:6]} is the first of this store: "
             "trusted as depositor and publisher"
+        )
+    return key
+
+
+def attesting_key(settings: Settings, store: Store, name: str | None = None) -> PrivateKey:
+    """The key to attest something with: as ``signing_key``, and not one that is revoked here.
+
+    Raises ``NotFound``, ``Untrusted``.
+    """
+    key = signing_key(settings, store, name)
+    if store.trust.revocations(key.public.keyid):
+        raise Untrusted(
+            f"key {key.public.keyid[:12]} is revoked in this store: what it signs does not count",
+            hint="give another by --key NAME; kvg key new NAME",
         )
     return key
 

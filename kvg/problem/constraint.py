@@ -88,13 +88,13 @@ def _slot_names(types: Sequence[str], names: Sequence[str]) -> Mapping[str, int]
         raise UsageError(f"{len(names)} slot names for {len(types)} slots")
     for number, name in enumerate(names):
         clash = _SLOT_NAME.fullmatch(name) and name != f"s{number}"
-        if not _is_free_name(name) or clash or found.get(name, number) != number:
+        if not is_free_name(name) or clash or found.get(name, number) != number:
             raise UsageError(f"slot name {name!r}: not a name of its own for slot {number}")
         found[name] = number
     return found
 
 
-def _is_free_name(name: str) -> bool:
+def is_free_name(name: str) -> bool:
     """Whether Python takes ``name``, spelt just so, for a name that can be given to something."""
     is_normal = unicodedata.normalize("NFKC", name) == name
     is_taken = keyword.iskeyword(name) or name == "__debug__"

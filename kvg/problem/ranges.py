@@ -374,13 +374,25 @@ def read_ranges(data: bytes, types: Sequence[str], *, what: str) -> tuple[SlotRa
     try:
         value = canon.as_list(canon.parse_json(data, what=what), what=what)
     except Corrupt as error:
-        raise UsageError(error.message, hint='e.g. [{"least": 1, "most": 100}]') from None
+        hint = 'e.g. [{"least": 1, "most": 100}]; a bound past 2^53-1 in quotes'
+        raise UsageError(error.message, hint=hint) from None
     if len(value) != len(types):
         raise UsageError(f"{what}: {len(value)} ranges for {len(types)} slots")
     pairs = zip(types, value, strict=True)
-    return tuple(
+    found = tuple(
         _given_range(kind, item, what=f"{what}: slot {i}") for i, (kind, item) in enumerate(pairs)
     )
+    _check_names(found, what)
+    return found
+
+
+def _check_names(ranges: Sequence[SlotRange], what: str) -> None:
+    from kvg.problem.constraint import is_free_name
+
+    names = [slot.name for slot in ranges]
+    for number, name in enumerate(names):
+        if name is not None and (not is_free_name(name) or name in names[:number]):
+            raise UsageError(f"{what}: slot {number}: {name!r}: not a name of its own")
 
 
 def _given_range(kind: str, value: Json, *, what: str) -> SlotRange:

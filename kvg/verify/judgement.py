@@ -112,7 +112,7 @@ class Judgement:
             raise Untrusted(
                 f"{what}: signed by {len(self.depositors)} of {needed} trusted depositors needed"
                 f"{self._told()}",
-                hint=self._hint(),
+                hint=self.hint(),
             )
 
     def _check_replayed(self, trust: TrustFile, *, what: str) -> None:
@@ -137,7 +137,7 @@ class Judgement:
             raise Untrusted(
                 f"{what}: required gates not met: {', '.join(missing)}; "
                 f"gates: {', '.join(self.gates) or 'none'}",
-                hint="deposit it again with --gate, or ask for less with --require",
+                hint="have it pass that, by --gate where it was made, or ask for less: --require",
             )
 
     def _told(self) -> str:
@@ -149,10 +149,14 @@ class Judgement:
             told.append("it has no attestation in this store's log")
         return f": {'; '.join(told)}" if told else ""
 
-    def _hint(self) -> str:
+    def hint(self) -> str:
+        """What to do where too few keys that count have signed."""
         others = sorted({keyid for item in self.opened for keyid in item.others})
+        if others:
+            return f"if you trust that key: kvg trust add {others[0][:12]}"
+        is_revoked = any(item.revoked for item in self.opened)
         return (
-            f"if you trust that key: kvg trust add {others[0][:12]}" if others else "kvg trust list"
+            "make it again with a key that counts: --key NAME" if is_revoked else "kvg trust list"
         )
 
 

@@ -95,7 +95,7 @@ def proved_by(
     if len(by) < needed or METHOD_GATE not in judgement.gates:
         raise Untrusted(
             f"{what}: proved by {len(by)} of {needed} trusted depositors needed",
-            hint=_hint(judgement),
+            hint=judgement.hint(),
         )
     if judgement.failed:
         raise Untrusted(f"{what}: a trusted key says that {', '.join(judgement.failed)} failed")
@@ -147,8 +147,3 @@ def _proof(item: Opened) -> TestResult | None:
     if isinstance(said, TestResult) and said.gate == METHOD_GATE and said.result == PASSED:
         return said
     return None
-
-
-def _hint(judgement: Judgement) -> str:
-    others = sorted({keyid for item in judgement.opened for keyid in item.others})
-    return f"if you trust that key: kvg trust add {others[0][:12]}" if others else "kvg trust list"

@@ -70,9 +70,8 @@ def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
 
 
 def test_audit_says_who_proved_it(kvg: Run, store: Store) -> None:
-    signers = (kvg(*ADD, "--json").record, kvg("method", "show", TEXT, "--json").record)[1][
-        "signers"
-    ]
+    method = kvg(*ADD, "--json").record["method"]
+    signers = kvg("method", "show", method, "--json").record["signers"]
     (item,) = kvg("audit", "--json").record["artifacts"]
     assert item["is_method"] and item["depositors"] == signers and signers
     assert f"signed by {signers[0][:6]}" in kvg("audit").out
@@ -89,6 +88,14 @@ def test_the_key_is_looked_at_before_the_proof(
     key.chmod(0o644)
     done = kvg(*ADD)
     assert done.code == 6 and "others can read" in done.err
+
+
+def test_a_revoked_key_proves_nothing(kvg: Run, store: Store) -> None:
+    ids = [kvg("key", "new", name, "--json").record["keyid"] for name in ("gone", "second")]
+    kvg("trust", "add", ids[0], "--role", "depositor")
+    assert kvg("trust", "revoke", ids[0]).code == 0
+    done = kvg(*ADD, "--key", "gone")
+    assert done.code == 6 and "is revoked in this store" in done.err and "--key NAME" in done.err
 
 
 def test_a_near_miss_is_a_miss(kvg: Run, store: Store) -> None:

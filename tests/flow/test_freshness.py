@@ -201,3 +201,12 @@ def test_ways_of_naming_a_file(
     assert name("x", elsewhere) == "x"  # the current folder, where it has to be used again
     with pytest.raises(UsageError, match="outside"):
         name("up/../x")  # that is elsewhere/x, whatever it looks like
+
+
+@pytest.mark.parametrize("name", [".", "", "pipe"])
+def test_what_is_there_and_no_plain_file_is_called_so(
+    user: models.User, kvg: Kvg, name: str
+) -> None:
+    os.mkfifo(user.folder / "pipe")
+    done = kvg("deposit", "a", "--text", TEXT, "--depends", name, "--json")
+    assert done.code == 3 and "not a plain file" in json.loads(done.err)["message"]

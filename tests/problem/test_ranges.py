@@ -222,3 +222,11 @@ def test_a_number_of_a_size_that_nobody_can_hold() -> None:
 def test_types_that_are_none(kind: str) -> None:
     with pytest.raises(UsageError, match="no type of a slot"):
         SlotRange(kind)
+
+
+@pytest.mark.parametrize("names", ['"a","a"', '"import","b"', '"","b"', '"a b","c"'])
+def test_names_of_slots_are_names_of_their_own(names: str) -> None:
+    one, two = names.split(",")
+    text = f'[{{"name": {one}}}, {{"name": {two}}}]'.encode()
+    with pytest.raises(UsageError, match="not a name of its own"):
+        read_ranges(text, ("int", "int"), what="r.json")

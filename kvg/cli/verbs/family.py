@@ -44,7 +44,7 @@ def hash_(
     run = invocation(ctx)
     return hash_family(
         _store(run),
-        problem_text(file, text),
+        problem_text(file, text, ways="FILE, - or --text T"),
         constraint=constraint,
         names=name or (),
         explain=explain,

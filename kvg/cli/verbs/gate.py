@@ -52,7 +52,7 @@ def run(
     if answer_file is not None:
         given = read_bytes(answer_file)
     settings = invocation(ctx).settings
-    words = problem_text(file, text).encode()
+    words = problem_text(file, text, ways="--text T, --file FILE or --file -").encode()
     return run_gates(settings, specs, words, given, no_sandbox=no_sandbox)
 
 

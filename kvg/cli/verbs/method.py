@@ -70,7 +70,7 @@ def add(
     """
     from kvg.flow.method import MethodRequest, add_method
 
-    words = problem_text(file, text)
+    words = problem_text(file, text, ways="--text T, --file FILE or --file -")
     request = MethodRequest(
         words,
         program,

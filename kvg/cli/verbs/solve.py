@@ -88,7 +88,11 @@ def solve(
     has to pass each --gate. --learn deposits what passed, so that the next one is a hit.
     What did not pass a gate that --require or the store asks for is not used: exit code 6.
     """
-    words = problem_text(Path("-"), None) if text == "-" else problem_text(file, text)
+    words = problem_text(
+        Path("-") if text == "-" else file,
+        None if text == "-" else text,
+        ways="TEXT, - or --file FILE",
+    )
     run = invocation(ctx)
     if model is None and not learn and not draft:
         from kvg.flow.solve import solve as flow

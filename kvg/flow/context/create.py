@@ -48,7 +48,7 @@ from kvg.flow.records.record import Record
 from kvg.flow.requests import PAGE_TOKENS, DepositRequest
 from kvg.flow.reuse import Plan, Reuse, find_reuse, find_same
 from kvg.flow.selfproof import prove_itself
-from kvg.flow.settings import signing_key
+from kvg.flow.settings import attesting_key
 from kvg.flow.sources import Source
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry
@@ -166,7 +166,7 @@ def create_context(store: Store, settings: Settings, request: ContextRequest) ->
     if settings.tell_dry_run():
         yield from _planned(work, blocks)
         return
-    key = signing_key(settings, store, request.key)
+    key = attesting_key(settings, store, request.key)
     held: list[_Held] = []
     start = 0
     with store.pending() as pending, settings.report.task("context", len(blocks), "blocks") as task:
