@@ -226,8 +226,15 @@ class Session:
             witness = self.logits_at(slot, position, last_id)
             last = self.run(slot, prompt, [len(prompt) - 1])[0] if prompt else witness
             return witness, last
+        held = slot.state.token(position)
         slot.truncate(position)
-        out = self.run(slot, [last_id, *prompt], [0, len(prompt)])
+        try:
+            out = self.run(slot, [last_id, *prompt], [0, len(prompt)])
+        except BaseException:
+            slot.state.put_token(position, held)
+            slot.state.length = position + 1
+            slot.ids[position:] = [last_id]
+            raise
         return out[0], out[1]
 
     def logits_at(self, slot: Slot, position: int, token: int) -> torch.Tensor:

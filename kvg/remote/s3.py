@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from kvg.errors import Conflict, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import files as asking
-from kvg.remote import layout, pace
+from kvg.remote import layout, pace, web
 from kvg.remote.address import WEB, parse_address, shown
 from kvg.remote.aws import settings_of
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
@@ -61,14 +62,29 @@ class S3Files:
         address = parse_address(url)
         self._prefix = address.path
         self._bucket = address.host
-        self._obstore, self._store = _open(self._bucket, access)
+        self._obstore, self._opened, self._endpoint = _open(self._bucket, access)
         self._guard = threading.Lock()
+        self._at_first = threading.Lock()
+        self._is_there = not self._endpoint
         self._heeds_conditions = False
         self._has_ranges = True
 
     @property
     def url(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    @property
+    def _store(self) -> S3Store:
+        """The store, once its endpoint was seen to send nobody elsewhere.
+
+        obstore would follow it there, and take a session token along.
+        """
+        with self._at_first:
+            if not self._is_there:
+                path = f"/{self._bucket}/{self._key(layout.FORMAT_FILE)}"
+                check_no_redirect(self._endpoint, path, what=self.url)
+                self._is_there = True
+        return self._opened
 
     def read(self, name: str, limit: int) -> bytes | None:
         found = self._read(name, limit)
@@ -311,7 +327,34 @@ def _check_settings(found: Mapping[str, str], endpoint: str) -> None:
         raise UsageError(f"s3: {shown(endpoint)}: not an endpoint", hint="AWS_ENDPOINT_URL_S3")
 
 
-def _open(bucket: str, access: Access) -> tuple[Any, S3Store]:
+def check_no_redirect(endpoint: str, path: str, *, what: str) -> None:
+    """Raise ``RemoteFailed`` where the endpoint sends who asks it for ``path`` to another host.
+
+    It is asked once, by nobody in particular. Where it is not reached, obstore says why.
+    """
+    address = parse_address(endpoint)
+    host = web.host_of(address, scheme=address.kind)
+    full = f"{address.path.rstrip('/')}{quote(path)}"
+    connection = web.connect(host)
+    try:
+        connection.request("GET", full, headers={"Range": "bytes=0-0"})
+        answer = connection.getresponse()
+        location = answer.getheader("Location") or ""
+    except web.FAILURES:
+        return
+    finally:
+        connection.close()
+    if answer.status not in web.REDIRECTS or not location:
+        return
+    target = web.target_of(location, base=f"{host}{full}")
+    if target is None or target.host != host:
+        raise RemoteFailed(
+            f"{what}: {host} redirects to another host, {target.host if target else 'none'}",
+            hint="give that one yourself if you mean it: AWS_ENDPOINT_URL_S3",
+        )
+
+
+def _open(bucket: str, access: Access) -> tuple[Any, S3Store, str]:
     try:
         import obstore
         from obstore.store import S3Store
@@ -327,4 +370,4 @@ def _open(bucket: str, access: Access) -> tuple[Any, S3Store]:
         store = S3Store(bucket, config=config, client_options=options, retry_config=retry)
     except (obstore.exceptions.BaseError, ValueError) as error:
         raise UsageError(f"s3://{bucket}: {_words(error)}", hint="AWS_ENDPOINT_URL_S3") from None
-    return obstore, store
+    return obstore, store, endpoint

@@ -405,6 +405,9 @@ def test_a_ref_where_the_remote_goes(alice: Person) -> None:
     with pytest.raises(NotFound) as told:
         tuple(push(alice.store, alice.settings, "nothing"))
     assert told.value.hint == "kvg remote list"
+    with pytest.raises(NotFound) as told:
+        tuple(push(alice.store, alice.settings, "https://me:secret@example.org/"))
+    assert "secret" not in told.value.message and "remote add" in (told.value.hint or "")
 
 
 def test_show_and_remove(alice: Person, bob: Person, share: Path) -> None:

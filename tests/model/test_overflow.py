@@ -56,6 +56,17 @@ def test_the_pass_is_refused_and_leaves_nothing(session: Session) -> None:
         assert torch.isfinite(expected).all()
 
 
+def test_a_prompt_that_is_refused_leaves_the_whole_text(session: Session) -> None:
+    with models.threads(1):
+        slot = session.slot()
+        session.run(slot, range(10, 30), [])
+        expected = session.resume(session.fork(slot), 29, [40])[1]
+        with pytest.raises(Incompatible, match="not finite"):
+            session.resume(slot, 29, [40, OVERFLOWS])
+        assert (slot.length, slot.ids) == (20, list(range(10, 30)))
+        assert torch.equal(session.resume(slot, 29, [40])[1], expected)
+
+
 def test_nor_is_a_token_before_it_computed_with_it(session: Session) -> None:
     """In one pass with it, what it is weighed with would be nought times infinity."""
     with models.threads(1), pytest.raises(Incompatible, match="not finite"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -175,3 +178,53 @@ def test_settings_that_are_none(said: dict[str, str]) -> None:
     with pytest.raises(UsageError) as told:
         open_remote("s3://bucket/x", cwd=Path(), access=Access({**own, **said}))
     assert "s3cret" not in told.value.message + str(told.value.hint)
+
+
+@contextmanager
+def answering(location: str | None, asked: list[str]) -> Iterator[str]:
+    """A server that notes what it is asked, and sends everybody to ``location``."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.path} {dict(self.headers)}")
+            self.send_response(404 if location is None else 307)
+            if location is not None:
+                self.send_header("Location", location + self.path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_an_endpoint_that_sends_elsewhere_is_refused_and_learns_nothing() -> None:
+    here: list[str] = []
+    there: list[str] = []
+    with answering(None, there) as other, answering(other, here) as endpoint:
+        access = Access(
+            {
+                "AWS_ENDPOINT_URL_S3": endpoint,
+                "AWS_ACCESS_KEY_ID": "someone",
+                "AWS_SECRET_ACCESS_KEY": "hidden",
+                "AWS_SESSION_TOKEN": "token-of-mine",
+                "AWS_REGION": "here",
+            }
+        )
+        files = S3Files("s3://bucket/team", access)
+        for ask in (lambda: files.read("format", 100), lambda: files.write("x", [b"1"])):
+            with pytest.raises(RemoteFailed, match="redirects to another host") as told:
+                ask()
+            assert "AWS_ENDPOINT_URL_S3" in (told.value.hint or "")
+    assert there == [] and here and not any("token-of-mine" in item for item in here)

@@ -93,7 +93,9 @@ def find_place(store: Store, name: str | None) -> Place:
         hint = (
             f"the remote goes first: {known[0]} {name}" if known and is_ref(store, name) else None
         )
-        raise NotFound(f"{name[:80]}: no such remote", hint=hint or "kvg remote list")
+        if "://" in name:
+            hint = "a NAME belongs here: kvg remote add NAME URL"
+        raise NotFound(f"{shown(name)[:80]}: no such remote", hint=hint or "kvg remote list")
     table = store.config.table(SECTION, name)
     url, codec = table.get("url"), table.get("codec", DEFAULT_CODEC)
     if not isinstance(url, str):
