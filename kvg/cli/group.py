@@ -51,7 +51,7 @@ class VerbCommand(PlainHelp, TyperCommand):
     def invoke(self, ctx: Context) -> object:
         from kvg.cli.invocation import invocation
 
-        invocation(ctx)
+        invocation(ctx).given.shows = self.verb.shows
         return super().invoke(ctx)
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Globals:
-    """The global options as given; None where not given."""
+    """The global options as given; None where not given. ``shows`` is that of the verb."""
 
     directory: tuple[Path, ...] = ()
     store: Path | None = None
@@ -37,6 +37,7 @@ class Globals:
     yes: bool = False
     dry_run: bool = False
     device: str | None = None
+    shows: bool = False
     run: Invocation | None = None
 
     def __init__(self) -> None:

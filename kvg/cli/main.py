@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence_stdout()
+        _silence()
     except (OSError, ValueError) as error:
         return _fail(_foreign(error), argv)
     return code
@@ -79,9 +79,11 @@ def _main(argv: list[str]) -> int:
         given = Globals()
         with given.stack:
             return _run(argv, given)
-    except BrokenPipeError:
-        _silence_stdout()
-        return 0
+    except BrokenPipeError as error:
+        if not _is_unread():
+            return _fail(_foreign(error), argv, given)
+        _silence()
+        return 0  # of help and the like: what a verb gives is written by ``Output``
     except KeyboardInterrupt:
         return _fail(Interrupted("interrupted"), argv, given)
     except KvgError as error:
@@ -108,6 +110,24 @@ def _run(argv: list[str], given: Globals) -> int:
         return done.exit_code
     except TyperException as error:
         raise usage_error(error) from None
+
+
+def _is_unread() -> bool:
+    """Whether it is standard output that nobody reads any more, and no other pipe."""
+    import select
+
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _silence() -> None:
+    from kvg.cli.render import silence_stdout
+
+    silence_stdout()
 
 
 def usage_error(error: Exception) -> UsageError:
@@ -200,16 +220,6 @@ def _text_lines(error: KvgError, given: Globals | None) -> list[str]:
     if error.hint:
         lines.append(f"{terminal.err('hint:', 'cyan')} {printable(error.hint)}")
     return lines
-
-
-def _silence_stdout() -> None:
-    """Point standard output to nowhere, so that the interpreter's last flush stays quiet."""
-    try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-    except (OSError, ValueError):
-        pass
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ class Verb:
     """One verb. ``module`` under ``kvg.cli.verbs`` has ``COMMANDS`` and ``EXAMPLES`` for it.
 
     ``subverbs`` are (name, summary) pairs of a verb that has its own verbs. ``dry_run`` says which
-    of them (or the verb itself) can show what they would do.
+    of them (or the verb itself) can show what they would do. ``shows``: what it writes is all that
+    it is run for, so it ends once nobody reads that; any other comes to its end and its exit code.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Verb:
     subverbs: tuple[tuple[str, str], ...] = ()
     dry_run: tuple[str, ...] = ()
     hidden: bool = False
+    shows: bool = False
 
 
 VERBS: tuple[Verb, ...] = (
@@ -52,15 +54,15 @@ VERBS: tuple[Verb, ...] = (
         "deposit",
         dry_run=("deposit",),
     ),
-    Verb("ask", EVERYDAY, "graft a ref and answer a question", "ask"),
-    Verb("graft", EVERYDAY, "verify a ref, restore it and continue the text", "graft"),
+    Verb("ask", EVERYDAY, "graft a ref and answer a question", "ask", shows=True),
+    Verb("graft", EVERYDAY, "verify a ref, restore it and continue the text", "graft", shows=True),
     Verb("verify", EVERYDAY, "check bytes, signatures, policy and log", "verify"),
     Verb("replay", EVERYDAY, "compare graft against fresh, bit for bit", "replay"),
     Verb("status", EVERYDAY, "show the store at a glance", "status"),
-    Verb("log", EVERYDAY, "show what happened, newest first", "log", dry_run=("log",)),
-    Verb("show", EVERYDAY, "show one artifact", "show"),
-    Verb("ls", EVERYDAY, "list the refs", "ls"),
-    Verb("diff", EVERYDAY, "compare two artifacts", "diff"),
+    Verb("log", EVERYDAY, "show what happened, newest first", "log", dry_run=("log",), shows=True),
+    Verb("show", EVERYDAY, "show one artifact", "show", shows=True),
+    Verb("ls", EVERYDAY, "list the refs", "ls", shows=True),
+    Verb("diff", EVERYDAY, "compare two artifacts", "diff", shows=True),
     Verb("clone", EVERYDAY, "make a store from a remote", "clone"),
     Verb("fetch", EVERYDAY, "bring what a remote has here, verified", "fetch", dry_run=("fetch",)),
     Verb("pull", EVERYDAY, "fetch, and move your own refs along", "pull", dry_run=("pull",)),
@@ -87,11 +89,11 @@ VERBS: tuple[Verb, ...] = (
     Verb("pin", UPKEEP, "keep an artifact whatever its refs do", "pin", dry_run=("pin",)),
     Verb("unpin", UPKEEP, "let a pinned artifact go", "unpin", dry_run=("unpin",)),
     Verb("rev-parse", UPKEEP, "print the digest a name stands for", "rev_parse"),
-    Verb("cat", UPKEEP, "write an object's bytes, verified, to stdout", "cat"),
+    Verb("cat", UPKEEP, "write an object's bytes, verified, to stdout", "cat", shows=True),
     Verb("gc", UPKEEP, "remove what nothing needs any more", "gc", dry_run=("gc",)),
     Verb("fsck", UPKEEP, "check every file of the store against every other", "fsck"),
     Verb("reindex", UPKEEP, "rebuild the index from the files", "reindex"),
-    Verb("du", UPKEEP, "show what artifacts take on disk", "du"),
+    Verb("du", UPKEEP, "show what artifacts take on disk", "du", shows=True),
     Verb("stats", UPKEEP, "show the store in numbers", "stats"),
     Verb(
         "quota",

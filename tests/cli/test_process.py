@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import artifacts as a
+
 PROGRAM = [sys.executable, "-c", "from kvg.cli.main import run; run()"]
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +30,22 @@ def test_field_s26_a_closed_pipe_ends_quietly(env: dict[str, str]) -> None:
     for argv in (["help"], ["--help"], ["version"], *streams):
         done = subprocess.run([*PROGRAM, *argv], stdout=writer, stderr=subprocess.PIPE, env=env)
         assert (done.returncode, done.stderr) == (0, b""), argv
+    os.close(writer)
+
+
+def test_a_closed_pipe_loses_no_verdict(env: dict[str, str]) -> None:
+    """Each line is written as it comes, as in a long run, and the first finds nobody."""
+    store, key = a.make_store(Path.cwd())
+    made = a.deposit(store, key)
+    page = store.objects.stored_path(made.manifest.pages[0].digest)
+    page.chmod(0o644)
+    page.write_bytes(page.read_bytes()[:-1])
+    reader, writer = os.pipe()
+    os.close(reader)
+    env = {**env, "PYTHONUNBUFFERED": "1"}
+    for argv, code in ((["verify"], 5), (["fsck", "--json"], 5), (["ls"], 0)):
+        done = subprocess.run([*PROGRAM, *argv], stdout=writer, stderr=subprocess.PIPE, env=env)
+        assert done.returncode == code and b"error" not in done.stderr, argv
     os.close(writer)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -167,18 +168,28 @@ class Output:
         self._view: View | None = None
 
     def write(self, result: object) -> int:
-        """Write what a verb returned. Returns the exit code: that of the most severe record."""
+        """Write what a verb returned. Returns the exit code: that of the most severe record.
+
+        Where nobody reads it any more, the flow still comes to its end, unless all that it does is
+        to show something: no verdict is lost.
+        """
         codes: list[int] = []
         for item in _items(result):
-            codes.append(self._write_one(item))
+            codes.append(0 if isinstance(item, Raw) else item.exit_code)
+            try:
+                self._write_one(item)
+            except BrokenPipeError:
+                silence_stdout()
+                if self._given.shows:
+                    break
         self._write_kept()
         return most_severe(codes)
 
-    def _write_one(self, item: Record | Raw) -> int:
+    def _write_one(self, item: Record | Raw) -> None:
         if isinstance(item, Raw):
             sys.stdout.flush()
             sys.stdout.buffer.write(item.data)
-            return 0
+            return
         if self._given.json:
             sys.stdout.write(json_line(item) + "\n")
         else:
@@ -186,7 +197,6 @@ class Output:
                 sys.stdout.write(piece)
         if item.type == "text":
             sys.stdout.flush()
-        return item.exit_code
 
     def _get_view(self) -> View:
         if self._view is None:
@@ -208,6 +218,16 @@ class Output:
         for kind, text in run.report.kept:
             line = {"type": kind, "schema_version": SCHEMA_VERSION, "message": text}
             print(json.dumps(line), file=sys.stderr)  # noqa: T201
+
+
+def silence_stdout() -> None:
+    """Point standard output to nowhere, so that what is still written to it stays quiet."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
 
 
 def renderer(record_type: str) -> Renderer:
