@@ -15,7 +15,7 @@ from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.exchange.telling import counted
 from kvg.flow.lock import read_locked
 from kvg.flow.records.exchange import Direction, State, TransferRef
-from kvg.store import RefMove
+from kvg.store import ANY, RefMove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,8 +80,19 @@ def take(
             moves.append(RefMove(item.ref.name, item.ref.digest, here))
         done.append(TransferRef(item.ref.name, item.ref.digest, here, state, item.signers))
     if not settings.tell_dry_run() and moves:
-        store.publish(moves)
+        moved = {move.name for move in moves}
+        store.publish([*moves, *_went_on(work, [i for i in work.fetched if i.ref.name in moved])])
     yield work.transfer(direction, done)
+
+
+def _went_on(work: Fetch, taken: Sequence[Fetched]) -> Iterator[RefMove]:
+    """That the remote had, and went on from, each value that a lock file gave a ref of ``taken``:
+    the ref is behind then, as this log says it, and no push takes the remote back. One of which
+    nothing newer was seen here can't be pushed over either."""
+    for item in taken:
+        if not item.ref.is_newest and item.before not in (None, item.ref.digest):
+            tracked = work.place.tracking(item.ref.name)
+            yield from (RefMove(tracked, digest, ANY) for digest in (item.ref.digest, item.before))
 
 
 def _state(work: Fetch, store: Store, item: Fetched) -> State:

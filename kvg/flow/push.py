@@ -46,6 +46,7 @@ from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
 from kvg.remote.layout import CHECKPOINT, Expected, MalformedPointer, Pointer
 from kvg.store import ANY, RefMove
+from kvg.store.names import is_ref_name
 from kvg.trust import PUBLISHER
 
 if TYPE_CHECKING:
@@ -164,8 +165,10 @@ class Push:
         going = [step for step in steps if step.state != "unchanged"]
         same = [step for step in steps if step.state == "unchanged"]
         late = [step for step in same if self._is_late(step.name, step.expected)]
-        updated = [step for step in same if step.digest in fresh or step in late]
-        checked = [step for step in same if step.digest not in fresh and step not in late]
+        named_late = {step.name for step in late}
+        updated = [step for step in same if step.digest in fresh or step.name in named_late]
+        kept = {step.name for step in updated}
+        checked = [step for step in same if step.name not in kept]
         checked = checked if read_back else self._lost(checked if refs else ())
         is_cosigned = is_there and old_note is not None and is_cosigned_anew(self._remote, log)
         is_behind = not refs and old_size < log.size and self._has_late_removed()
@@ -230,9 +233,10 @@ class Push:
         self._reader.look(name for name in chosen if name in there)
         for name in chosen:
             try:
+                self._place.check_trackable(name)
                 step = self._step(name, own[name], is_there=name in there)
                 self._check_forward(step)
-            except REFUSED as error:
+            except (*REFUSED, UsageError) as error:
                 yield told(error, name)
             else:
                 yield step
@@ -240,11 +244,12 @@ class Push:
     def _not_taken_off(self, names: Sequence[str]) -> Sequence[str]:
         """``names`` without what somebody took off the remote, and that did not move here since."""
         newest, place = self._reader.newest, self._place
-        left: list[str] = []
-        for name in sorted(taken_off(self._store, place.name) - self._there):
+        left: set[str] = set()
+        gone = taken_off(self._store, place.name) - self._there
+        for name in sorted(gone.intersection(names)):
             seen = newest.get(place.tracking(name))
-            if name in names and seen is not None and newest[name].index < seen.index:
-                left.append(name)
+            if seen is not None and newest[name].index < seen.index:
+                left.add(name)
                 self._settings.report.notice(
                     f"{name}: was taken off {place.name}, and is left so; to put it back: "
                     f"kvg push {place.name} {name}"
@@ -415,6 +420,7 @@ class Push:
             RefMove(self._place.tracking(item.ref), item.digest, ANY)
             for item in done
             if item.state in ("new", "moved", "unchanged", "deleted")
+            and is_ref_name(self._place.tracking(item.ref))
         ]
         newest = self._reader.newest
         known = {name: move.digest for name, move in newest.items()}
@@ -492,7 +498,8 @@ class Push:
             return TransferRef(name, None, None, "deleted")
         if found is None:
             raise NotFound(f"{name}: not on {self._place.name}", hint="kvg remote show")
-        if self._store.ref(self._place.tracking(name)) != found.digest:
+        tracked = self._place.tracking(name)
+        if is_ref_name(tracked) and self._store.ref(tracked) != found.digest:
             raise Conflict(
                 f"{name}: moved on {self._place.name} since it was last seen here",
                 hint=f"kvg fetch {self._place.name} {name}, then look at it",

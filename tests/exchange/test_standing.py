@@ -228,3 +228,24 @@ def test_who_is_outrun_is_told_which_remote_to_pull(
     alice.deposit("demo")
     (finding,) = alice.push().findings
     assert finding.hint == "kvg pull origin demo, then push again"
+
+
+def test_what_a_lock_file_moved_back_is_behind(
+    alice: Person, bob: Person, share: Path, tmp_path: Path
+) -> None:
+    first = alice.deposit("demo")
+    alice.push()
+    tuple(lock(alice.store, alice.settings, tmp_path / "kvg.lock", ["demo"]))
+    second = alice.deposit("demo", range(40))
+    alice.push()
+    bob.clone(share, alice)
+    locked = pull(bob.store, bob.settings, lock=tmp_path / "kvg.lock")
+    assert Outcome(tuple(locked)).states == {"demo": "moved"}
+    assert bob.store.ref("demo") == first and bob.store.ref("origin/demo") == second
+    assert standing(bob) == (0, 1)
+    bob.deposit("mine", range(20))
+    outcome = bob.push()
+    assert outcome.codes == [4] and outcome.states == {"mine": "new"}
+    assert not alice.pull(trust=[bob.key.public.keyid]).findings
+    assert alice.store.ref("demo") == second
+    assert bob.pull().states["demo"] == "moved" and bob.store.ref("demo") == second

@@ -84,3 +84,31 @@ def test_a_filter_is_remembered(alice: Person, bob: Person, share: Path) -> None
     done = remote_set(bob.store, bob.settings, "origin", url=None, codec=None, pattern="")
     assert done.filter is None
     assert bob.pull().states == {"b": "unchanged", "docs/a": "unchanged"}
+
+
+def test_a_name_too_long_to_be_tracked_holds_up_nothing_else(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    long = "n" * 250
+    alice.deposit("demo")
+    alice.deposit(long, range(30))
+    outcome = alice.push()
+    assert outcome.codes == [2] and outcome.states == {"demo": "new"}
+    assert remote_state(alice.store, "origin").seen
+    (share / "refs" / long).write_bytes((share / "refs/demo").read_bytes())
+    assert set(bob.clone(share, alice).states) == {"demo"}
+    assert alice.push(long, delete=True).states == {long: "deleted"}
+
+
+def test_a_long_name_from_another_remote_is_left_out(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    long = "n" * 250
+    alice.deposit("demo")
+    alice.deposit(long, range(30))
+    alice.add(share, "o").store.config.remove_table("remote", "origin")
+    assert not alice.push().findings  # o/… is short enough
+    outcome = bob.clone(share, alice)
+    assert outcome.codes == [2] and outcome.states == {"demo": "new"}
+    (finding,) = outcome.findings
+    assert "too long" in finding.message

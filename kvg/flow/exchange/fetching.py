@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt
+from kvg.errors import Corrupt, UsageError
 from kvg.flow.exchange.elsewhere import Elsewhere
 from kvg.flow.exchange.left_out import note_left_out, note_taken_off
 from kvg.flow.exchange.needed import closure_there
@@ -107,8 +107,9 @@ class Fetch:
                 yield found
                 continue
             try:
+                self.place.check_trackable(found.name)
                 refs.append(self.reader.at(found, self.locked.get(found.name, found.digest)))
-            except REFUSED as error:
+            except (*REFUSED, UsageError) as error:
                 yield told(error, found.name)
         if self._settings.dry_run:
             yield from self._dry(refs)

@@ -69,6 +69,14 @@ class Place:
         pattern = self.filter
         return tuple(name for name in names if pattern is None or fnmatchcase(name, pattern))
 
+    def check_trackable(self, ref: str) -> None:
+        """Raise ``UsageError`` where what this remote has under ``ref`` can't be named here."""
+        if self.is_tracked and not is_ref_name(self.tracking(ref)):
+            raise UsageError(
+                f"{ref[:40]}…: too long a name beside that of the remote, {self.name}",
+                hint="kvg mv REF SHORTER, where it was made",
+            )
+
     def tracking(self, ref: str) -> str:
         """The ref that says what this remote had under ``ref``."""
         return f"{self.name}/{ref}"
