@@ -13,6 +13,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
+from kvg.gates.forks import SERVE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Outcome, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import LOOK_S, bare_python_argv, has_data
@@ -31,7 +32,7 @@ def __plain(value):
         raise TypeError('a value of type ' + kind.__name__ + ' is not handed over')
     return value
 def __line(value):
-    return ascii(__plain(value)).encode() + b'\n'
+    return ascii(__plain(value)).encode()
 """
 # All names in it begin with two underscores: none of the answer's own is asked for that does.
 _STAND_IN: Final = (
@@ -41,12 +42,13 @@ import ast as __ast, builtins as __builtin
 __there, __said = open(%d, 'wb', 0), open(%d, 'rb')
 def __ask(*request):
     data = __line(request)
+    data = b'%%16d' %% len(data) + data
     try:
         while data:
             data = data[__there.write(data):]
     except BrokenPipeError:
         pass
-    kind, *rest = __ast.literal_eval(__said.readline().decode() or "('ended',)")
+    kind, *rest = __heard(__said.readline().split())
     if kind == 'value':
         return rest[0]
     if kind == 'function':
@@ -56,6 +58,17 @@ def __ask(*request):
     error = getattr(__builtin, rest[0], None)
     is_error = isinstance(error, type) and issubclass(error, Exception)
     raise (error if is_error and error is not StopIteration else RuntimeError)(rest[1])
+def __heard(head):
+    if not head:
+        return 'ended',
+    _, status, size = map(int, head)
+    data = __said.read(size)
+    if len(data) < size:
+        return 'ended',
+    if data and status == 0:
+        return __ast.literal_eval(data.decode())
+    ended = 'is over the limit on cpu' if status == %d else f'ended with {status}'
+    return 'error', 'RuntimeError', 'the answer ' + ended
 def __getattr__(name):
     if name.startswith('__'):
         raise AttributeError(name)
@@ -63,16 +76,12 @@ def __getattr__(name):
 """
 )
 _HARNESS: Final = (
-    _PLAIN
+    SERVE
+    + _PLAIN
     + r"""
 # What is read here are literals of kvg's own and of the checks; the answer, which is not trusted,
 # is on this side, where it can run what it likes anyway.
-import os, sys
-MOST = 8 << 20
-XCPU = 24  # how a process ends that is over its limit on processor time
-asks, gives, source = eval(sys.stdin.read(), {'__builtins__': {}})
-asked_of, given = open(asks, 'rb'), open(gives, 'wb')
-sys.stdin = open(os.devnull)
+asks, gives, source = eval(read(0, int(read(0, 16))), {'__builtins__': {}})
 def answer(request):
     scope = {'__name__': 'answer'}
     exec(compile(source, 'answer.py', 'exec'), scope)
@@ -82,37 +91,13 @@ def answer(request):
     if kind == 'call':
         return 'value', scope[name](*rest[0], **rest[1])
     return ('function',) if callable(scope[name]) else ('value', scope[name])
-def told(request):
+def told(data):
     try:
-        return __line(answer(request))
+        return __line(answer(eval(data, {'__builtins__': {}})))
     except BaseException as error:
         return __line(('error', type(error).__name__, str(error)[:300]))
-while True:
-    asked = asked_of.readline()
-    if not asked:
-        os._exit(0)
-    inner, outer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(inner)
-        for fd in (asks, gives):
-            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
-        data = told(eval(asked, {'__builtins__': {}}))
-        try:
-            while data:
-                data = data[os.write(outer, data):]
-        except BrokenPipeError:  # what called this one was killed: there is nobody to tell
-            pass
-        os._exit(0)
-    os.close(outer)
-    with open(inner, 'rb') as pipe:
-        data = pipe.read(MOST)
-    status = os.waitpid(child, 0)[1]
-    if not data.endswith(b'\n') or data.count(b'\n') != 1:
-        ended = 'is over the limit on cpu' if status == XCPU else f'ended with {status}'
-        data = __line(('error', 'RuntimeError', f'the answer {ended}'))
-    given.write(data)
-    given.flush()
+serve(asks, gives, b'', told, 8 << 20)
+posix._exit(0)
 """
 )
 
@@ -133,7 +118,7 @@ class Apart:
 
     def stand_in(self) -> bytes:
         """The module ``answer`` that the checker finds."""
-        return (_STAND_IN % self.fds).encode()
+        return (_STAND_IN % (*self.fds, XCPU)).encode()
 
     def begin(self) -> None:
         """The checker is started and holds its ends: wait for what it asks."""
@@ -164,10 +149,11 @@ class Apart:
             hidden=self._job.hidden,
             limits=self._job.limits,
             fds=fds,
+            is_init=True,
         )
         self._started = start(job, self._enclosure)
         self._close(*fds)  # so that the checker waits for no answer that can't come
-        return self._started.finish(ascii((*fds, self._answer)).encode())
+        return self._started.finish(framed((*fds, self._answer)))
 
     def _close(self, *fds: int) -> None:
         for fd in fds:

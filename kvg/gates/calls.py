@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kvg.errors import Corrupt
 from kvg.frozen import frozen
+from kvg.gates.forks import SERVE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Limits, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import bare_python_argv
@@ -33,9 +35,10 @@ KEPT_READY: Final = 2
 """Enclosures that are kept ready: one call after the other takes longer to start than to run."""
 
 MAX_ANSWER_CHARS: Final = 1 << 16
-# What runs inside. ``posix`` is built into Python; ``os`` would have to be loaded.
-_HARNESS: Final = r"""
-import posix, sys
+OVER_CPU: Final = "over the limit on cpu"
+_HARNESS: Final = (
+    SERVE
+    + r"""
 def imported(name, attribute):
     return getattr(__import__(name), attribute)
 def inward(v):
@@ -69,48 +72,27 @@ def letter(c):
         return c
     units = c.encode('utf-16-be', 'surrogatepass').hex()
     return ''.join('\\u' + units[i:i + 4] for i in range(0, len(units), 4))
-nonce, sources, calls = eval(sys.stdin.read(), {'__builtins__': {}})
+nonce, sources = eval(read(0, int(read(0, 16))), {'__builtins__': {}})
 out = posix.dup(1)
 posix.dup2(2, 1)
-sys.stdin = open('/dev/null')
 codes = [compile(source, 'program.py', 'exec') for source in sources]
-def call(number, name, arguments):
+def called(number, name, arguments):
     scope = {'__name__': 'program'}
     exec(codes[number], scope)
     if not callable(scope.get(name)):
         raise TypeError('the program defines no ' + name)
     return outward(scope[name](*arguments))
-def write(fd, data):
-    while data:
-        data = data[posix.write(fd, data):]
-for n, (number, name, arguments, is_condition) in enumerate(calls):
-    inner, outer = posix.pipe()
-    child = posix.fork()
-    if child == 0:
-        posix.close(inner)
-        posix.close(out)
-        try:
-            said = ['value', call(number, name, [inward(v) for v in arguments])]
-        except BaseException as error:
-            said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
-        write(outer, spelt(said).encode())
-        posix._exit(0)
-    posix.close(outer)
-    said = b''
-    while len(said) < 1000000:
-        part = posix.read(inner, 65536)
-        if not part:
-            break
-        said += part
-    posix.close(inner)
-    status = posix.waitpid(child, 0)[1]
-    if not said.endswith(b']'):
-        said = spelt(['error', 'SIGXCPU' if status == 24 else f'ended with {status}']).encode()
-    write(out, b'%s [%d,%s]\n' % (nonce.encode(), n, said.replace(b'\n', b' ')))
-    if is_condition and said != b'["value",["bool",true]]':
-        break
+def work(data):
+    try:
+        number, name, arguments = eval(data, {'__builtins__': {}})
+        said = ['value', called(number, name, [inward(v) for v in arguments])]
+    except BaseException as error:
+        said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
+    return spelt(said).encode()
+serve(0, out, nonce + b' ', work, 1000000, b'["value",["bool",true]]')
 posix._exit(0)
 """
+)
 
 
 class Caller:
@@ -132,6 +114,7 @@ class Caller:
             readable=python_folders(),
             hidden=hidden,
             limits=limits or CALL_LIMITS,
+            is_init=True,
         )
         self._n_kept = KEPT_READY if keep_ready else 0
         self._ready: deque[Started] = deque()
@@ -157,16 +140,14 @@ class Caller:
         return called if is_met.value is True else None
 
     def _made(self, programs: Sequence[bytes], calls: Sequence[_Call]) -> tuple[Called, ...]:
-        nonce = os.urandom(16).hex()
-        given = (nonce, [*programs], [call.document() for call in calls])
+        nonce = os.urandom(16).hex().encode()
+        given = [framed((nonce, [*programs])), *(call.framed() for call in calls)]
         taken = self._take()
         try:
             self._keep()
         finally:
-            outcome = taken.finish(ascii(given).encode())
-        found: dict[int, Called] = {}
-        for n, called in _lines(outcome.stdout, nonce):
-            found.setdefault(n, called)  # what is told first was told before a later one ran
+            outcome = taken.finish(b"".join(given))
+        found = dict(_told(outcome.stdout, nonce))
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
         return tuple(found.get(n, missing) for n in range(len(calls)))
 
@@ -205,9 +186,9 @@ class _Call:
     arguments: Sequence[Answer]
     is_condition: bool
 
-    def document(self) -> tuple[object, ...]:
+    def framed(self) -> bytes:
         arguments = [encode_value(value) for value in self.arguments]
-        return self.program, self.name, arguments, self.is_condition
+        return framed((self.program, self.name, arguments), is_condition=self.is_condition)
 
 
 @frozen
@@ -218,31 +199,34 @@ class Called:
     error: str | None
 
 
-def _lines(said: bytes, nonce: str) -> list[tuple[int, Called]]:
-    found = []
-    for line in said.decode("utf-8", "replace").splitlines():
-        head, _, rest = line.partition(" ")
-        if head == nonce:
-            found.append(_called(rest))
-    return found
+def _told(said: bytes, nonce: bytes) -> Iterator[tuple[int, Called]]:
+    """What each call gave, to the first of which not all has come."""
+    stream = BytesIO(said)
+    for line in stream:
+        match line.split():
+            case [first, number, status, size] if first == nonce:
+                body = stream.read(int(size))
+                if len(body) < int(size):
+                    return
+                yield int(number), _called(body, int(status))
 
 
-def _called(text: str) -> tuple[int, Called]:
+def _called(body: bytes, status: int) -> Called:
+    if status or not body.endswith(b"]"):
+        return Called(None, OVER_CPU if status == XCPU else f"ended with {status}")
     try:
-        number, (kind, said) = json.loads(text)
+        kind, said = json.loads(body.decode("utf-8", "replace"))
         if kind != "value":
-            return int(number), Called(None, _error(str(said)))
+            return Called(None, _error(str(said)))
         if not _is_unicode(json.dumps(said, ensure_ascii=False)):
-            return int(number), Called(None, "the answer is not Unicode text")
-        return int(number), Called(decode_value(said), None)
+            return Called(None, "the answer is not Unicode text")
+        return Called(decode_value(said), None)
     except (ValueError, TypeError, ArithmeticError, RecursionError):
         raise Corrupt("what a program gave can't be read") from None
 
 
 def _error(text: str) -> str:
-    if text.startswith("MemoryError"):
-        return "over the limit on memory"
-    return "over the limit on cpu" if text == "SIGXCPU" else text
+    return "over the limit on memory" if text.startswith("MemoryError") else text
 
 
 def slot_values(slots: Sequence[Literal]) -> list[Answer]:

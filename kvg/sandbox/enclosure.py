@@ -50,12 +50,18 @@ class Enclosure:
     program: str | None
 
     def argv(
-        self, *, readable: Sequence[Path], hidden: Sequence[Path], tmp_bytes: int
+        self,
+        *,
+        readable: Sequence[Path],
+        hidden: Sequence[Path],
+        tmp_bytes: int,
+        is_init: bool = False,
     ) -> tuple[str, ...]:
         """The command that encloses another; the files it is given come after it.
 
         ``readable`` are shown inside, read-only, where they lie; ``hidden`` are not, also when
-        they lie in those.
+        they lie in those. With ``is_init`` no other process inside is of the same user: it is the
+        first one itself, or the first one is root's, which ends it with who started it.
         """
         if self.program is None:
             return ()
@@ -63,6 +69,7 @@ class Enclosure:
             self.program,
             *("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net"),
             *("--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
+            *(("--as-pid-1",) if is_init and os.geteuid() != 0 else ()),
             *(_as_root() if os.geteuid() == 0 else _as_user()),
             *(item for pair in _ENVIRONMENT.items() for item in ("--setenv", *pair)),
             *_system(),

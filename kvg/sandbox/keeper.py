@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from kvg import durable
+from kvg.sandbox.ending import BELOW
 
 # It waits for a byte before it starts the call, and takes the end of that pipe for the end of kvg.
-_PROGRAM: Final = r"""
+_PROGRAM: Final = (
+    BELOW
+    + r"""
 import ctypes, os, select, signal, sys, time
 control, folder, theirs, *argv = sys.argv[1:]
 control = int(control)
@@ -32,15 +35,6 @@ def remove(path):
         os.rmdir(path)
     except OSError:
         pass
-def below(pid):
-    try:
-        with open(f'/proc/{pid}/task/{pid}/children') as file:
-            children = file.read().split()
-    except OSError:
-        children = []
-    for child in children:
-        yield int(child)
-        yield from below(child)
 def reap():
     found = {}
     try:
@@ -52,11 +46,7 @@ def reap():
 def end():
     ends = time.monotonic() + 4
     while 0 not in reap() and time.monotonic() < ends:
-        for pid in list(below(os.getpid())):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        kill_below()
         time.sleep(0.001)
 def run():
     awake, wakes = os.pipe()
@@ -98,6 +88,7 @@ end()
 remove(folder)
 os._exit(128 - status if status < 0 else status)
 """
+)
 
 
 class Keeper:

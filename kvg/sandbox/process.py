@@ -43,7 +43,8 @@ class Job:
     """What to run: a command, in a folder that holds ``files`` (plain names), with ``stdin``.
 
     ``readable`` are paths of the host that it may read; ``hidden`` it may not, whatever it may.
-    ``fds`` are open files that it gets, by the same numbers.
+    ``fds`` are open files that it gets, by the same numbers. ``is_init`` asks for no other
+    process of its user inside; it then has to wait for what loses its parent.
     """
 
     argv: tuple[str, ...]
@@ -53,6 +54,7 @@ class Job:
     hidden: tuple[Path, ...] = ()
     limits: Limits = field(default_factory=Limits)
     fds: tuple[int, ...] = ()
+    is_init: bool = False
 
     def __post_init__(self) -> None:
         for name in self.files:
@@ -165,7 +167,10 @@ def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[tuple[str, ...],
         }
         argv = [
             *enclosure.argv(
-                readable=job.readable, hidden=job.hidden, tmp_bytes=job.limits.file_bytes
+                readable=job.readable,
+                hidden=job.hidden,
+                tmp_bytes=job.limits.file_bytes,
+                is_init=job.is_init,
             )
         ]
         for name, fd in fds.items():

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import inspect
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -10,7 +18,7 @@ import pytest
 
 from kvg.gates.calls import KEPT_READY, Answer, Caller, answer_text
 from kvg.gates.place import Place
-from kvg.sandbox import Limits
+from kvg.sandbox import Limits, no_enclosure
 
 VALUES: list[Answer] = [
     0,
@@ -41,6 +49,177 @@ def test_values_go_in_and_out_unchanged(caller: Caller) -> None:
 def test_nothing_is_carried_from_call_to_call(caller: Caller) -> None:
     program = b"seen = []\ndef solve(x):\n    seen.append(x)\n    return len(seen)\n"
     assert [item.value for item in caller.call(program, "solve", [[1], [2], [3]])] == [1, 1, 1]
+
+
+def leave_in_processes() -> None:
+    for session in (False, True):
+        if os.fork() == 0:
+            if session:
+                os.setsid()
+            with open("/proc/self/comm", "w") as file:
+                file.write("leftover")
+            time.sleep(60)
+            os._exit(0)
+    time.sleep(0.05)
+
+
+def leave_in_files() -> None:
+    os.makedirs("/tmp/a/b/c")
+    with open("/tmp/a/b/c/d", "w"), open("/dev/shm/x", "w"):
+        pass
+    os.symlink("/usr", "/tmp/a/b/link")
+    os.chmod("/tmp/a/b/c", 0)
+    os.chmod("/tmp/a", 0)
+
+
+def leave_in_system_v() -> None:
+    libc = ctypes.CDLL(None)
+    assert libc.shmget(7, 64, 0o1600) >= 0
+    assert libc.msgget(7, 0o1600) >= 0
+    assert libc.semget(7, 1, 0o1600) >= 0
+
+
+def leave_in_standard_error() -> None:
+    os.set_blocking(2, False)
+
+
+def what_is_left() -> list[str]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                found += ["process"] * (file.read() == "leftover\n")
+        except OSError:
+            pass
+    found += [*os.listdir("/tmp"), *os.listdir("/dev/shm")]
+    for kind in ("shm", "msg", "sem"):
+        with open(f"/proc/sysvipc/{kind}") as file:
+            found += [kind] * (len(file.readlines()) - 1)
+    return found if os.get_blocking(2) else [*found, "a flag"]
+
+
+LEAVE = (leave_in_processes, leave_in_files, leave_in_system_v, leave_in_standard_error)
+
+
+def program_of(*functions: Callable[..., object], solve: str) -> bytes:
+    sources = "\n".join(map(inspect.getsource, functions))
+    return f"import ctypes, os, signal, time\n{sources}\n{solve}\n".encode()
+
+
+@pytest.mark.parametrize("leave", LEAVE)
+def test_no_call_finds_what_an_earlier_one_left(caller: Caller, leave: Callable[[], None]) -> None:
+    solve = f"def solve(x):\n    found = what_is_left()\n    {leave.__name__}()\n    return found"
+    program = program_of(leave, what_is_left, solve=solve)
+    assert [
+        (item.value, item.error) for item in caller.call(program, "solve", [[1], [2], [3]])
+    ] == [(["main.py"], None)] * 3
+
+
+def test_a_call_that_leaves_a_process_with_its_answer_is_not_waited_for(caller: Caller) -> None:
+    program = program_of(solve="def solve(x):\n    return x if os.fork() else time.sleep(60)")
+    began = time.monotonic()
+    assert [item.value for item in caller.call(program, "solve", [[1], [2]])] == [1, 2]
+    assert time.monotonic() - began < caller._job.limits.wall_s
+
+
+def reached_of_the_harness() -> list[str]:
+    found = [fd for fd in os.listdir("/proc/self/fd") if int(fd) > 4]  # the last lists them
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent, here = os.getppid(), ctypes.create_string_buffer(8)
+    for name in ("mem", "maps", "environ", "auxv", "io", "stack", "syscall", "oom_score_adj"):
+        try:
+            with open(f"/proc/{parent}/{name}", "r+b" if name == "oom_score_adj" else "rb"):
+                found.append(name)
+        except OSError:
+            pass
+    for name in ("fd", "map_files", "fdinfo", "ns", "cwd/.", "root/."):
+        try:
+            found += os.listdir(f"/proc/{parent}/{name}")
+        except OSError:
+            pass
+    if libc.ptrace(16, parent, 0, 0) == 0:
+        found.append("ptrace")
+    words = (ctypes.c_ulong * 2)(ctypes.addressof(here), 8)
+    if libc.process_vm_readv(parent, words, 1, words, 1, 0) >= 0 or ctypes.get_errno() != 1:
+        found.append("process_vm_readv")
+    if libc.syscall(438, os.pidfd_open(parent), 0, 0) >= 0 or ctypes.get_errno() != 1:
+        found.append("pidfd_getfd")
+    return found
+
+
+def test_the_harness_is_out_of_a_calls_reach(caller: Caller) -> None:
+    program = program_of(
+        reached_of_the_harness, solve="def solve(x): return reached_of_the_harness()"
+    )
+    assert [item.value for item in caller.call(program, "solve", [[1], [2]])] == [[], []]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_harness_gives_no_other_answer(caller: Caller, number: int) -> None:
+    solve = f"def solve(x):\n    os.kill(os.getppid(), {number:d})\n    return x"
+    for n, called in enumerate(caller.call(program_of(solve=solve), "solve", [[0], [1]])):
+        assert called.value == n if called.error is None else called.value is None
+
+
+def test_a_call_that_changes_the_limits_of_the_harness_ends_the_run(caller: Caller) -> None:
+    solve = (
+        "import resource\ndef solve(x):\n    return resource.prlimit(os.getppid(), 7, (99, 99))[0]"
+    )
+    first, second = caller.call(program_of(solve=solve), "solve", [[1], [2]])
+    assert first.value is not None and second.error is not None
+    assert "a call changed the limits" in second.error
+
+
+def test_a_call_knows_nothing_of_the_others(caller: Caller) -> None:
+    """Neither how many there are nor what they are called with, in memory or on its way."""
+    solve = """
+import re
+def solve(secret):
+    known = [secret]
+    for line in open('/proc/self/maps'):
+        first, last, mode = re.match('(.*?)-(.*?) (..)', line).groups()
+        if mode == 'rw' and '[v' not in line:
+            with open('/proc/self/mem', 'rb', 0) as memory:
+                memory.seek(int(first, 16))
+                held = memory.read(int(last, 16) - int(first, 16)) or b''
+            known += re.findall(b'known only to [0-9]{3}', held)
+    return sorted({k if isinstance(k, str) else k.decode() for k in known})
+"""
+    secrets = [f"known only to {n}" for n in (111, 222, 333)]
+    called = caller.call(solve.encode(), "solve", [[secret] for secret in secrets])
+    assert [(item.value, item.error) for item in called] == [([secret], None) for secret in secrets]
+
+
+def test_calls_end_with_who_makes_them(caller: Caller) -> None:
+    held, holds = os.pipe()
+    caller._job = replace(caller._job, fds=(holds,))
+    maker = os.fork()
+    if maker == 0:
+        caller.call(b"import time\ndef solve(x): time.sleep(60)", "solve", [[1]])
+    time.sleep(0.3)
+    os.close(holds)
+    os.kill(maker, signal.SIGKILL)
+    os.waitpid(maker, 0)
+    assert select.select([held], [], [], 10)[0] == [held] and os.read(held, 1) == b""
+    os.close(held)
+
+
+def test_what_a_call_without_an_enclosure_has_started_is_ended_before_the_next() -> None:
+    plain = Caller(no_enclosure(), (), Limits(wall_s=20))
+    solve = """
+def solve(before):
+    pid = int(open(before).read()) if os.path.exists(before) else 0
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        time.sleep(60)
+        os._exit(0)
+    with open(before, 'w') as file:
+        file.write(str(child))
+    return pid == 0 or not os.path.exists(f'/proc/{pid}')
+"""
+    called = plain.call(program_of(solve=solve), "solve", [["pid"], ["pid"], ["pid"]])
+    assert [(item.value, item.error) for item in called] == [(True, None)] * 3
 
 
 FORGER = b"""
