@@ -46,7 +46,6 @@ from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
 from kvg.remote.layout import CHECKPOINT, Expected, MalformedPointer, Pointer
 from kvg.store import ANY, RefMove
-from kvg.store.names import is_ref_name
 from kvg.trust import PUBLISHER
 
 if TYPE_CHECKING:
@@ -146,6 +145,7 @@ class Push:
         self._begun = Begun(store, place)
         self._broken: set[Digest] = set()
         self._there: frozenset[str] = frozenset()
+        self._own = store.log.origin
 
     def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
         """See ``push``."""
@@ -198,7 +198,7 @@ class Push:
     def _is_late(self, name: str, pointer: Expected) -> bool:
         """Whether ``pointer``, there, is at an entry of this store's log that a later one of
         ``name`` followed: who knows that one can't believe it."""
-        if not isinstance(pointer, Pointer) or pointer.origin != self._store.log.origin:
+        if not isinstance(pointer, Pointer) or pointer.origin != self._own:
             return False
         newest = self._reader.newest.get(name)
         return newest is not None and pointer.index < newest.index
@@ -420,7 +420,7 @@ class Push:
             RefMove(self._place.tracking(item.ref), item.digest, ANY)
             for item in done
             if item.state in ("new", "moved", "unchanged", "deleted")
-            and is_ref_name(self._place.tracking(item.ref))
+            and self._place.is_trackable(item.ref)
         ]
         newest = self._reader.newest
         known = {name: move.digest for name, move in newest.items()}
@@ -499,7 +499,7 @@ class Push:
         if found is None:
             raise NotFound(f"{name}: not on {self._place.name}", hint="kvg remote show")
         tracked = self._place.tracking(name)
-        if is_ref_name(tracked) and self._store.ref(tracked) != found.digest:
+        if self._place.is_trackable(name) and self._store.ref(tracked) != found.digest:
             raise Conflict(
                 f"{name}: moved on {self._place.name} since it was last seen here",
                 hint=f"kvg fetch {self._place.name} {name}, then look at it",

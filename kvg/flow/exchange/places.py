@@ -12,7 +12,7 @@ from kvg import durable
 from kvg.errors import NotFound, UsageError
 from kvg.frozen import frozen
 from kvg.remote.address import STORE_FOLDER, open_remote, parse_address, shown
-from kvg.store.names import is_ref_name
+from kvg.store.names import MAX_NAME_BYTES, is_ref_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,9 +69,13 @@ class Place:
         pattern = self.filter
         return tuple(name for name in names if pattern is None or fnmatchcase(name, pattern))
 
+    def is_trackable(self, ref: str) -> bool:
+        """Whether the name of what this remote has under ``ref`` is short enough."""
+        return len(self.name) + 1 + len(ref) <= MAX_NAME_BYTES
+
     def check_trackable(self, ref: str) -> None:
         """Raise ``UsageError`` where what this remote has under ``ref`` can't be named here."""
-        if self.is_tracked and not is_ref_name(self.tracking(ref)):
+        if self.is_tracked and not self.is_trackable(ref):
             raise UsageError(
                 f"{ref[:40]}…: too long a name beside that of the remote, {self.name}",
                 hint="kvg mv REF SHORTER, where it was made",
