@@ -20,16 +20,16 @@ AHEAD = 2
 def in_order(work: Callable[[T], R], items: Iterable[T], *, threads: int) -> Iterator[R]:
     """``work`` of each item, in their order; no more than ``AHEAD`` of each thread are waiting.
 
-    One thread works as ``map`` does. The first failure is raised; what has begun is waited for,
-    what has not is left.
+    One thread works as ``map`` does, and so does this where no thread can be started. The first
+    failure is raised; what has begun is waited for, what has not is left.
     """
     if threads <= 1:
         yield from map(work, items)
         return
-    from concurrent.futures import ThreadPoolExecutor
+    from kvg.crew import Crew
 
     waiting: deque[Future[R]] = deque()
-    pool = ThreadPoolExecutor(threads)
+    pool = Crew(threads)
     try:
         for item in items:
             waiting.append(pool.submit(work, item))

@@ -161,6 +161,8 @@ def _foreign(error: BaseException) -> KvgError:
         return Incompatible(f"{error.name}: not installed", hint="pip install 'kvg[model]'")
     if _is_no_memory(error):
         return NoSpace("out of memory").with_traceback(error.__traceback__)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return KvgError("no thread could be started", hint="raise the limit: ulimit -u")
     text = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
     bug = Bug(text, hint="run it again with --debug and report what it prints")
     bug.__cause__ = error

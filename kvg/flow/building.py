@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvg.buffers import Buffers
+from kvg.crew import Crew
 from kvg.digest import Digest, blake3_bytes, sha256
 from kvg.flow.reuse import Plan, Reuse, find_reuse
 from kvg.objects.manifest import (
@@ -155,7 +155,7 @@ def _put_pages(
     pages: list[Page] = []
     with (
         settings.report.task("store pages", total, "tokens") as task,
-        ThreadPoolExecutor(max(1, settings.jobs)) as pool,
+        Crew(max(1, settings.jobs)) as pool,
     ):
         for page in pool.map(put, spans):
             pages.append(page)

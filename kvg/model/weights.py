@@ -10,11 +10,11 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvg import canon, durable
+from kvg.crew import Crew
 from kvg.digest import Digest, Sha256Stream, parse_digest, sha256
 from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.model.foreign import unique
@@ -107,7 +107,7 @@ def weight_digests(
     out: dict[Path, dict[str, Digest]] = {
         path: dict(known[path]) for path in files if path in known
     }
-    with report.task("hash weights", total, "B") as task, ThreadPoolExecutor(jobs) as pool:
+    with report.task("hash weights", total, "B") as task, Crew(jobs) as pool:
         for path, tensors in by_file.items():
             digests = pool.map(lambda tensor: digest_as(tensor, dtype), tensors)
             out[path] = {}

@@ -132,7 +132,7 @@ def at_once(work: Callable[[T], R], items: Sequence[T], *, askers: int) -> Seque
     """``work`` of each item, up to ``askers`` at a time."""
     if askers == 1 or len(items) < 2:
         return [work(item) for item in items]
-    from concurrent.futures import ThreadPoolExecutor
+    from kvg.crew import Crew
 
-    with ThreadPoolExecutor(min(askers, len(items))) as pool:
+    with Crew(min(askers, len(items))) as pool:
         return list(pool.map(work, items))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvg.crew import Crew
 from kvg.digest import sha256
 from kvg.errors import UsageError
 from kvg.flow.bench.library import open_library
@@ -91,7 +91,7 @@ def _sha256(measured: Measured) -> float:
     """Milliseconds of SHA-256 alone over the raw pages in memory, on as many threads."""
     pages = [bytes(measured.verified.read_page(page)) for page in measured.pages]
     began = time.perf_counter()
-    with ThreadPoolExecutor(max(1, measured.library.settings.jobs)) as pool:
+    with Crew(max(1, measured.library.settings.jobs)) as pool:
         for _ in pool.map(sha256, pages):
             pass
     return (time.perf_counter() - began) * 1e3

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kvg.crew import Crew
 from kvg.errors import Interrupted
 from kvg.objects.page import page_size
 
@@ -55,7 +56,7 @@ class Lanes:
         self._session = session
         self._before_pass = session.before_pass
         self._is_over = threading.Event()
-        self._pool = None if n == 1 else ThreadPoolExecutor(n, thread_name_prefix="block")
+        self._pool = None if n == 1 else Crew(n, name="block")
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Begin ``work``; without threads it is done when this returns."""
