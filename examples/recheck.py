@@ -310,7 +310,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--key", action="append", default=[], type=Path, help="a public key")
     parser.add_argument("--threshold", type=int, default=1, help="how many keys must have signed")
     parser.add_argument("--log", help="the log's verifier line")
-    parser.add_argument("--results", type=Path, help="a file or folder of benchmark results")
+    parser.add_argument("--results", type=Path, help="a file or folder of benchmark results, with its SHA256SUMS")
     given = parser.parse_args(argv)
     if given.results is None and not (given.folder and given.digest and given.key):
         parser.error("give FOLDER, --digest and --key, or --results")
@@ -318,9 +318,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--threshold: at least 1")
     try:
         if given.results is not None:
-            n_rows, is_folder = check_results(given.results), given.results.is_dir()
+            n_rows, has_sums = check_results(given.results)
             print(f"results: {n_rows:,} rows recounted, every sum holds; "
-                  f"{'as' if is_folder else 'no'} SHA256SUMS tells of them")  # fmt: skip
+                  f"{'as' if has_sums else 'no'} SHA256SUMS tells of them")  # fmt: skip
         if given.folder is not None:
             check_export(given)
     except Wrong as error:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from rechecking import figures as f
@@ -139,28 +139,42 @@ def check_file(path: Path) -> int:
     return len(rows)
 
 
-def check_sums(folder: Path, names: Sequence[str]) -> None:
-    """Raise ``Wrong`` unless ``SHA256SUMS`` names exactly ``names`` and their bytes fit."""
+def read_sums(folder: Path) -> dict[str, str]:
+    """The digest of each file that the folder's ``SHA256SUMS`` names. Raises ``Wrong``."""
     path = folder / SUMS
     need(path.is_file(), f"{folder}: no {SUMS}")
-    told = {}
+    told: dict[str, str] = {}
     for line in path.read_text().splitlines():
         digest, _, name = line.partition("  ")
         need(re.fullmatch("[0-9a-f]{64}", digest) is not None and name not in told,
              f"{SUMS}: {line[:80]!r}")  # fmt: skip
         told[name] = digest
-    need(told.keys() == set(names), f"{SUMS}: other files: {sorted(told.keys() ^ set(names))}")
-    for name in names:
-        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        need(found == told[name], f"{name}: not the bytes that {SUMS} tells of")
+    return told
 
 
-def check_results(place: Path) -> int:
-    """Check a file, or a folder with its ``SHA256SUMS``; how many records were recounted."""
+def check_sum(path: Path, told: dict[str, str]) -> None:
+    """Raise ``Wrong`` unless ``told`` names the file and its bytes fit."""
+    need(path.name in told, f"{path.name}: {SUMS} does not tell of it")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    need(found == told[path.name], f"{path.name}: not the bytes that {SUMS} tells of")
+
+
+def check_results(place: Path) -> tuple[int, bool]:
+    """Check a folder, which needs its ``SHA256SUMS``, or a file, with the one beside it if any.
+
+    How many records were recounted, and whether sums tell of them.
+    """
     if not place.is_dir():
-        return check_file(place)
+        has_sums = (place.parent / SUMS).exists()
+        if has_sums:
+            check_sum(place, read_sums(place.parent))
+        return check_file(place), has_sums
     files = sorted([*place.glob("*.jsonl"), *place.glob("*.json")])
     need(bool(files), f"{place}: no results")
     n_rows = sum(check_file(path) for path in files)
-    check_sums(place, [path.name for path in files])
-    return n_rows
+    told = read_sums(place)
+    other = told.keys() ^ {path.name for path in files}
+    need(not other, f"{SUMS}: other files: {sorted(other)}")
+    for path in files:
+        check_sum(path, told)
+    return n_rows, True

@@ -133,15 +133,18 @@ def copied(folder: Path) -> Path:
 
 def test_what_is_raw_is_held_by_the_sums(tmp_path: Path) -> None:
     place = copied(tmp_path)
-    assert check_results(place) > 1000
+    n_rows, has_sums = check_results(place)
+    assert n_rows > 1000 and has_sums
     path = place / "fuzz.jsonl"
     good = path.read_text()
     path.write_text(good.replace('"accepted": 1', '"accepted": 2', 1))
-    assert check_results(path)  # nothing in the file tells
-    with pytest.raises(Wrong, match="SHA256SUMS"):
-        check_results(place)
+    for asked in (place, path):  # nothing in the file tells
+        with pytest.raises(Wrong, match="not the bytes that SHA256SUMS tells of"):
+            check_results(asked)
     path.write_text(good)
     (place / "more.jsonl").write_text(good)
+    with pytest.raises(Wrong, match=r"more.jsonl: SHA256SUMS does not tell of it"):
+        check_results(place / "more.jsonl")
     with pytest.raises(Wrong, match="other files"):
         check_results(place)
     (place / "more.jsonl").unlink()
@@ -152,6 +155,7 @@ def test_what_is_raw_is_held_by_the_sums(tmp_path: Path) -> None:
     (place / "SHA256SUMS").unlink()
     with pytest.raises(Wrong, match="no SHA256SUMS"):
         check_results(place)
+    assert not check_results(path)[1]
 
 
 def test_the_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
