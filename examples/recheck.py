@@ -310,7 +310,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--key", action="append", default=[], type=Path, help="a public key")
     parser.add_argument("--threshold", type=int, default=1, help="how many keys must have signed")
     parser.add_argument("--log", help="the log's verifier line")
-    parser.add_argument("--results", type=Path, help="a file or folder of benchmark results, with its SHA256SUMS")
+    parser.add_argument("--results", type=Path, help="results, a file or folder, with its sums")
     given = parser.parse_args(argv)
     if given.results is None and not (given.folder and given.digest and given.key):
         parser.error("give FOLDER, --digest and --key, or --results")
