@@ -15,6 +15,7 @@ from kvg.store.forget import plan_forget, remove_for_good, unclaimed, users_of
 from kvg.store.layout import LOST_FOUND, PUBLISHED
 from kvg.store.names import parse_digest_prefix
 from kvg.store.traces import find_traces, take_traces
+from kvg.store.wanted import keep_wanted, mark_of, read_wanted
 
 if TYPE_CHECKING:
     from kvg.digest import Digest
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kvg.store import Store
     from kvg.store.forget import Plan, Unclaimed
     from kvg.store.traces import Trace
+    from kvg.store.wanted import Mark
 
 _UNKNOWN = "its manifest or an attestation can't be read, so it is not known what it held"
 
@@ -35,7 +37,9 @@ def forget(
 
     Yields what stays because something else needs it, faults, and for each artifact what was done.
     Their names go too; a tombstone in the log stays. Then everything is checked, and every file is
-    searched for bytes of what went. Where it can't be known what one held, that is told as a fault.
+    searched for bytes of what went: what is found where nothing needs it is told, and looked for
+    again by each later run until it is gone. Where it can't be known what one held, that is told as
+    a fault.
     With ``remote`` the remote of that name forgets it after that.
     Raises ``NotFound``, ``Corrupt``, ``Conflict``.
     """
@@ -93,7 +97,8 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
     if settings.dry_run:
         yield _planned(store, plan)
         return
-    traces = take_traces(store, plan.content)
+    traces = _to_look_for(store, plan)
+    keep_wanted(store, digest, _marks(traces))
     done = remove_for_good(store, plan, now=int(time.time()))
     searched, hits = _search(store, settings, traces)
     unknown = [] if done.is_known else [*_unknown(store, digest)]
@@ -101,6 +106,7 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
     yield from (*unknown, *proof)
     copies = sum(1 for item in proof if isinstance(item, Remaining))
     left = sum(1 for item in proof if isinstance(item, Finding) and item.code == KvgError.code)
+    keep_wanted(store, digest, _marks(traces) if left else ())
     yield Forgotten(
         digest=digest,
         refs=plan.refs,
@@ -115,6 +121,17 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
         known=not unknown,
         dry_run=False,
     )
+
+
+def _to_look_for(store: Store, plan: Plan) -> tuple[bytes | Mark, ...]:
+    """Stretches of what is there now, and the marks of what earlier runs did not see gone."""
+    fresh = take_traces(store, plan.content)
+    known = frozenset(map(mark_of, fresh))
+    return (*fresh, *(mark for mark in read_wanted(store, plan.digest) if mark not in known))
+
+
+def _marks(traces: Sequence[bytes | Mark]) -> tuple[Mark, ...]:
+    return tuple(mark_of(item) if isinstance(item, bytes) else item for item in traces)
 
 
 def _planned(store: Store, plan: Plan) -> Forgotten:
@@ -163,7 +180,7 @@ def _judged(store: Store, digest: Digest, hits: Sequence[Trace]) -> Iterator[Rem
         if hit.digest is not None and hit.digest in users:
             yield Remaining(hit.digest, "copy", tuple(sorted(users[hit.digest])))
         else:
-            yield _left(hit)
+            yield _left(hit, digest)
 
 
 def _faults(store: Store, settings: Settings) -> Iterator[Finding]:
@@ -179,7 +196,7 @@ def _faults(store: Store, settings: Settings) -> Iterator[Finding]:
 
 
 def _search(
-    store: Store, settings: Settings, traces: Sequence[bytes]
+    store: Store, settings: Settings, traces: Sequence[bytes | Mark]
 ) -> tuple[int, tuple[Trace, ...]]:
     """How many bytes were searched, and what was found."""
     from kvg.store.quota import size_of
@@ -196,11 +213,12 @@ def _search(
     return searched, hits
 
 
-def _left(hit: Trace) -> Finding:
+def _left(hit: Trace, digest: Digest) -> Finding:
+    remedy = "remove this file by hand" if hit.digest is None else "kvg gc"
     return Finding(
         KvgError.code,
         KvgError.kind,
         hit.path,
         f"{hit.path}: holds bytes of what was to be forgotten, and nothing needs it",
-        "kvg gc, then kvg forget again",
+        f"{remedy}, then kvg forget {short(digest)} again",
     )

@@ -15,6 +15,7 @@ from kvg import durable
 from kvg.digest import PREFIX, Digest, is_digest, short
 from kvg.errors import Corrupt, Incompatible
 from kvg.frozen import frozen
+from kvg.store.wanted import Mark
 
 if TYPE_CHECKING:
     from kvg.store.store import Store
@@ -71,9 +72,12 @@ def _stretches(raw: memoryview, most: int) -> Iterator[bytes]:
 
 
 def find_traces(
-    store: Store, traces: Sequence[bytes], *, advance: Callable[[int], None] = lambda _: None
+    store: Store, traces: Sequence[bytes | Mark], *, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Trace]:
-    """Every file of the store that holds one of ``traces``; ``advance`` is told bytes searched."""
+    """Every file of the store that holds one of ``traces``; ``advance`` is told bytes searched.
+
+    Of what is gone, a ``Mark`` stands for a stretch.
+    """
     for path in _files(store.root):
         digest = _digest_of(store, path)
         if _is_in_file(path, traces, advance) or _is_in_raw(store, path, digest, traces):
@@ -93,7 +97,7 @@ def _digest_of(store: Store, path: Path) -> Digest | None:
     return name if is_digest(name) else None
 
 
-def _is_in_file(path: Path, traces: Sequence[bytes], advance: Callable[[int], None]) -> bool:
+def _is_in_file(path: Path, traces: Sequence[bytes | Mark], advance: Callable[[int], None]) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     tail = b""
@@ -106,7 +110,9 @@ def _is_in_file(path: Path, traces: Sequence[bytes], advance: Callable[[int], No
     return False
 
 
-def _is_in_raw(store: Store, path: Path, digest: Digest | None, traces: Sequence[bytes]) -> bool:
+def _is_in_raw(
+    store: Store, path: Path, digest: Digest | None, traces: Sequence[bytes | Mark]
+) -> bool:
     if digest is None or path.is_symlink() or not path.is_file():
         return False
     with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
@@ -118,5 +124,5 @@ def _is_in_raw(store: Store, path: Path, digest: Digest | None, traces: Sequence
         return False
 
 
-def _holds(data: bytes, traces: Iterable[bytes]) -> bool:
-    return any(trace in data for trace in traces)
+def _holds(data: bytes, traces: Iterable[bytes | Mark]) -> bool:
+    return any(trace.is_in(data) if isinstance(trace, Mark) else trace in data for trace in traces)

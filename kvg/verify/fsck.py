@@ -27,9 +27,10 @@ from kvg.digest import Digest, hex_of, raw_of, sha256, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
-from kvg.store.layout import LOST_FOUND
+from kvg.store.layout import FORGOTTEN, LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
+from kvg.store.wanted import wanted_faults
 from kvg.trust.keyring import is_key_name
 from kvg.verify.artifact_check import PageCheck, check_manifest
 from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
@@ -147,6 +148,7 @@ def _fsck(
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store)]
     other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
+    other += [finding_of(error, FORGOTTEN) for error in wanted_faults(store)]
     peers, pushed = [*peer_findings(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]

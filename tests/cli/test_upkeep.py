@@ -132,6 +132,28 @@ def test_forget_claims_nothing_without_the_manifest(stored: Stored, kvg: Run) ->
     assert kvg("forget", stored.digest).code == 0
 
 
+def test_forget_looks_again_for_what_it_found(stored: Stored, kvg: Run) -> None:
+    """A copy in the store's folder, which it can't remove, whatever it is called later."""
+    page = stored.store.manifest(stored.digest).pages[0].digest
+    raw = bytes(stored.store.objects.read(page, what="page"))
+    stray = stored.store.root / "notes.bin"
+    stray.write_bytes(b"before" + raw)
+    first = kvg("forget", "demo")
+    assert first.code == 1 and "notes.bin: holds bytes" in first.out
+    assert f"remove this file by hand, then kvg forget {stored.digest[:13]} again" in first.err
+    held = [p.read_bytes() for p in stored.store.root.rglob("*") if p.is_file() and p != stray]
+    pieces = {raw[i : i + 8] for i in range(len(raw) - 8)}
+    telling = [piece for piece in pieces if len(set(piece)) > 5]
+    assert telling and not any(piece in data for data in held for piece in telling)
+    stray.rename(stored.store.root / "other.bin")
+    again = kvg("forget", stored.digest[:13])
+    assert again.code == 1 and "other.bin: holds bytes" in again.out and "notes" not in again.out
+    (stored.store.root / "other.bin").unlink()
+    last = kvg("forget", stored.digest)
+    assert last.code == 0 and "nothing of it found" in last.out
+    assert "nothing of it to look for" in kvg("forget", stored.digest).out
+
+
 def test_forget_lists_what_stays(stored: Stored, kvg: Run) -> None:
     longer = deposit(stored.store, key_of("other"), ref="longer", ids=range(5, 40))
     done = kvg("forget", "demo", "--json")

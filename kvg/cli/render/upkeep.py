@@ -112,7 +112,9 @@ def forgotten(record: Forgotten, view: View) -> Iterator[str]:
     names = f"  ({', '.join(record.refs)})" if record.refs else ""
     told = ""
     if not record.dry_run:
-        told = f"; found in {record.found:,} files" if record.found else "; nothing of it found"
+        told = "; nothing of it found" if record.traces else "; nothing of it to look for"
+        if record.found:
+            told = f"; found in {count(record.found, 'file')}"
     if not record.known:
         told = "; not known what it held"
     if record.remaining:

@@ -21,7 +21,10 @@ def forget(
 
     Its names, token ids, sources, attestations and every page that only it uses; the log keeps a
     tombstone with its digest. What other artifacts need stays and is listed. Proved by kvg fsck
-    and by a search of every file of the store for bytes of what went, in stored and raw form.
+    and by a search of every file of the store for bytes of the token ids, pages and sources that
+    went, in stored and raw form. Copies of its manifest and attestations are not searched for: they
+    hold digests and names. A file that holds such bytes and that nothing needs is named; it is to
+    be removed by hand, and each kvg forget of the digest looks again until nothing is found.
     Damaged copies in lost-found go too. Where its manifest can't be read, nothing is proved, and
     that is told until nothing is left in the store that may be of it.
     Copies elsewhere, and what the disk keeps of deleted files, are beyond it.
