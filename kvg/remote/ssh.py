@@ -56,6 +56,9 @@ WAITING_CHUNKS: Final = 8
 SILENCE_S = 600.0
 """How long a far side may say nothing, and take nothing, while it is waited for."""
 
+GREETING_S = 120.0
+"""How long the far side may take to say what it is; somebody may have to give a password first."""
+
 LOOK_S = 1.0
 READ_BYTES: Final = 1 << 16
 MAX_SAID_CHARS: Final = 500
@@ -252,7 +255,9 @@ class Channel:
         self._sending = threading.Lock()
         self._waiting: deque[Answer] = deque()
         self._failure: KvgError | None = None
+        self._is_known = False
         self._greet()
+        self._is_known = True
         threading.Thread(target=self._receive, daemon=True).start()
 
     @property
@@ -297,14 +302,21 @@ class Channel:
     def _check_silence(self) -> None:
         """Raise ``TooSlow`` where what is waited for has been waited for long."""
         silent_s = time.monotonic() - max(self._moved, self._heard.last)
-        if self._waiting and silent_s > SILENCE_S:
+        if (self._waiting and silent_s > SILENCE_S) or (
+            not self._is_known and silent_s > GREETING_S
+        ):
             raise TooSlow(f"silent for {silent_s:.0f} s")
 
     def _greet(self) -> None:
         try:
             line = self._source.readline(MAX_SAID_CHARS)
-        except TooSlow:
-            line = b""
+        except TooSlow as error:
+            self._process.kill()
+            self._process.wait()
+            raise RemoteFailed(
+                f"{self._what}: {error}: no kvg answers there",
+                hint="see whether ssh reaches it: ssh -v HOST kvg version",
+            ) from None
         if line == wire.GREETING:
             return
         self._process.kill()

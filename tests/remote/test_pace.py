@@ -206,6 +206,18 @@ def test_a_far_side_that_trickles_is_given_up(
     files.close()
 
 
+def test_a_far_side_that_never_says_what_it_is_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvg.remote.ssh.GREETING_S", 0.2)
+    monkeypatch.setattr("kvg.remote.ssh.LOOK_S", 0.05)
+    (tmp_path / "far.py").write_text("import time; time.sleep(60)")
+    said = Access({"KVG_SSH_COMMAND": f"{sys.executable} {tmp_path / 'far.py'}"})
+    with pytest.raises(RemoteFailed, match=r"^ssh://host/x: silent .*no kvg answers") as told:
+        SshFiles("ssh://host/x", said).read("format", 100)
+    assert "ssh -v" in (told.value.hint or "")
+
+
 def test_a_far_side_that_takes_nothing_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
