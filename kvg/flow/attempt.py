@@ -18,7 +18,7 @@ from kvg.digest import Digest, sha256, short
 from kvg.errors import GateFailed, Incompatible, KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.choice import UNFIT, PassedOver
 from kvg.flow.freshness import Contract, check_fresh, contract_for
-from kvg.flow.method import holds_of, ranges_of, read_program, store_method
+from kvg.flow.method import condition_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import attesting_key
@@ -205,8 +205,10 @@ def _is_met(store: Store, settings: Settings, request: SolveRequest, problem: Pr
     if request.constraint is None:
         return True
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
-    holds = holds_of(caller, request.constraint, request.names, len(problem.slots))
-    return holds is None or all(holds([problem.slots]))
+    from kvg.flow.proving import are_met
+
+    condition = condition_of(request.constraint, request.names, len(problem.slots))
+    return condition is None or all(are_met(caller, condition, [problem.slots]))
 
 
 def _learn(
@@ -300,10 +302,12 @@ def _try_program(
     text, generated = asked.answer(request.max_tokens, stop=("\n",))
     program = f"{program_head(problem, request.names)}{text}\n".encode()
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
-    holds = holds_of(caller, request.constraint, request.names, len(ranges))
+    condition = condition_of(request.constraint, request.names, len(ranges))
     settings.report.notice(f"{opened.model.name} wrote: return{text}")
     sources = (program, checker)
-    proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
+    proof = prove_or_reject(
+        store, settings, caller, problem, ranges, sources, condition, request.key
+    )
     answer = run_program(caller, program, problem.slots, what="the model's program")
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     configuration = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Met
 from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
 
 if TYPE_CHECKING:
-    from kvg.flow.proving import Instance, Proof
+    from kvg.flow.proving import Proof
     from kvg.flow.settings import Settings
     from kvg.gates import GateOutcome
     from kvg.gates.calls import Caller
@@ -71,10 +71,12 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     if outside is not None:
         settings.report.notice(f"the text itself is none that it will answer: {outside}")
     caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
-    holds = holds_of(caller, request.constraint, request.names, len(ranges))
+    condition = condition_of(request.constraint, request.names, len(ranges))
     sources = (program, checker)
     key = None if settings.dry_run else attesting_key(settings, store, request.key)
-    proof = prove_or_reject(store, settings, caller, problem, ranges, sources, holds, request.key)
+    proof = prove_or_reject(
+        store, settings, caller, problem, ranges, sources, condition, request.key
+    )
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     if key is None:
         return _entry(method, problem.family.text, proof.instances, sandbox=caller.enclosure.name)
@@ -174,21 +176,9 @@ def closed_range(slot: SlotRange, own: Literal, number: int) -> SlotRange:
         raise UsageError(f"slot {number}: {error.message}", hint=error.hint) from None
 
 
-def holds_of(
-    caller: Caller, constraint: str | None, names: Sequence[str], n_slots: int
-) -> Callable[[Sequence[Instance]], Sequence[bool]] | None:
-    """Says which instances meet the constraint, by running it in the sandbox."""
-    if constraint is None:
-        return None
-    from kvg.gates.calls import slot_values
-
-    source = constraint_program(constraint, names, n_slots)
-
-    def holds(instances: Sequence[Instance]) -> Sequence[bool]:
-        called = caller.call(source, "holds", [slot_values(item) for item in instances])
-        return [item.value is True for item in called]
-
-    return holds
+def condition_of(constraint: str | None, names: Sequence[str], n_slots: int) -> bytes | None:
+    """The program of a constraint, where there is one."""
+    return None if constraint is None else constraint_program(constraint, names, n_slots)
 
 
 def constraint_program(constraint: str, names: Sequence[str], n_slots: int) -> bytes:

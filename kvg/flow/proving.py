@@ -3,7 +3,7 @@
 Rules, each of which rejects by name:
 
 - the program gives an answer for every instance, the ends of the ranges included, and the same
-  one when it is asked again;
+  one when it is asked again, and when it is asked as in use: each alone, in a sandbox of its own;
 - the checker, which has nothing of the program in it that ``shared_part`` finds, says ``True`` to
   every one of them;
 - it says so to the answers of other instances in fewer than half of the cases;
@@ -30,7 +30,7 @@ from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kvg.canon import Json
     from kvg.gates.calls import Answer, Called, Caller
@@ -40,6 +40,7 @@ SCHEMA: Final = "kvg.proof/1"
 INSTANCES: Final = 48
 MAX_SLOTS: Final = 64
 ASKED_AGAIN: Final = 8
+ASKED_ALONE: Final = 4
 TRIES: Final = 40
 """How many drawn instances may fail the constraint for one that meets it."""
 _TOGETHER: Final = 48
@@ -76,21 +77,22 @@ def prove(
     program: bytes,
     checker: bytes,
     *,
-    holds: Callable[[Sequence[Instance]], Sequence[bool]] | None = None,
+    condition: bytes | None = None,
     n_instances: int = INSTANCES,
     seed: str | None = None,
 ) -> Proof:
     """Prove that ``program`` answers the family of ``problem`` over ``ranges``.
 
-    ``holds`` says which instances meet the constraint; ``seed`` is that of an earlier proof, to
-    run it again. Raises ``MethodRejected`` naming the rule, ``GateFailed`` without a sandbox.
+    ``holds`` of the program ``condition`` says which instances meet the constraint; ``seed`` is
+    that of an earlier proof, to run it again. Raises ``MethodRejected`` naming the rule,
+    ``GateFailed`` without a sandbox.
     """
     if not ranges:
         raise UsageError("the text has no slot: there is nothing to be parametric in")
     if len(ranges) > MAX_SLOTS:
         raise UsageError(f"{len(ranges)} slots: more than the {MAX_SLOTS} of a method")
     seed = os.urandom(16).hex() if seed is None else seed
-    trial = _Trial(caller, problem, ranges, program, checker, holds, seed)
+    trial = _Trial(caller, problem, ranges, program, checker, condition, seed)
     try:
         trial.run(n_instances)
     except _Broken as broken:
@@ -108,11 +110,11 @@ class _Trial:
         ranges: Sequence[SlotRange],
         program: bytes,
         checker: bytes,
-        holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
+        condition: bytes | None,
         seed: str,
     ) -> None:
         self._caller, self._problem, self._ranges = caller, problem, ranges
-        self._program, self._checker, self._holds = program, checker, holds
+        self._program, self._checker, self._condition = program, checker, condition
         self._seed = seed
         from random import Random
 
@@ -132,10 +134,23 @@ class _Trial:
         again = self._solved(self.instances[:ASKED_AGAIN])
         if again != self._answers[:ASKED_AGAIN]:
             raise _Broken("the program gives another answer when it is asked again")
+        self._ask_as_in_use()
         self._check(self.instances, self._answers)
         self._check_controls()
         for number in range(len(self._ranges)):
             self._check_slot(number)
+
+    def _ask_as_in_use(self) -> None:
+        """A program that can tell the proof from its use has to be right in both."""
+        from random import Random
+
+        n = len(self.instances)
+        for at in Random(f"alone {self._seed}").sample(range(n), min(ASKED_ALONE, n)):
+            values = slot_values(self.instances[at])
+            called = self._caller.call_where(self._condition, self._program, "solve", values)
+            if called is None or called.error or called.value != self._answers[at]:
+                shown = _shown(self.instances[at])
+                raise _Broken(f"the program gives another answer for {shown} when it is used")
 
     def document(self, broken: str) -> bytes:
         """What was seen, canonical; ``broken`` is the rule that did not hold, if one did not."""
@@ -186,8 +201,8 @@ class _Trial:
             yield (tuple(draw(slot, self._random, end=end) for slot in self._ranges),)
         for at in range(len(self._ranges)):
             for end in ends:
-                yield [self._one(at, end) for _ in range(TRIES if self._holds else 1)]
-        for _ in range(n_instances * (TRIES if self._holds else 4)):
+                yield [self._one(at, end) for _ in range(TRIES if self._condition else 1)]
+        for _ in range(n_instances * (TRIES if self._condition else 4)):
             yield (self._one(None, None),)
 
     def _one(self, at: int | None, end: End | None) -> Instance:
@@ -202,7 +217,9 @@ class _Trial:
         return [item for item, is_met in zip(candidates, met, strict=True) if is_met]
 
     def _are_met(self, candidates: Sequence[Instance]) -> Sequence[bool]:
-        return [True] * len(candidates) if self._holds is None else self._holds(candidates)
+        if self._condition is None:
+            return [True] * len(candidates)
+        return are_met(self._caller, self._condition, candidates)
 
     def _solved(self, instances: Sequence[Instance]) -> list[Answer]:
         calls = [slot_values(instance) for instance in instances]
@@ -267,6 +284,12 @@ class _Trial:
         if self._changed[-1] == 0:
             raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
         self._check(varied, answers)
+
+
+def are_met(caller: Caller, condition: bytes, instances: Sequence[Instance]) -> Sequence[bool]:
+    """Which instances ``holds`` of the program ``condition`` says ``True`` to."""
+    called = caller.call(condition, "holds", [slot_values(item) for item in instances])
+    return [item.value is True for item in called]
 
 
 def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:

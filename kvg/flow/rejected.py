@@ -12,9 +12,9 @@ from kvg.objects.statement import FAILED, REJECTION_GATE, Resource, TestResult, 
 from kvg.problem.method import METHOD_GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from kvg.flow.proving import Instance, Proof
+    from kvg.flow.proving import Proof
     from kvg.flow.settings import Settings
     from kvg.gates import GateOutcome
     from kvg.gates.calls import Caller
@@ -58,7 +58,7 @@ def prove_or_reject(
     problem: Problem,
     ranges: Sequence[SlotRange],
     sources: tuple[bytes, bytes],
-    holds: Callable[[Sequence[Instance]], Sequence[bool]] | None,
+    condition: bytes | None,
     key: str | None,
 ) -> Proof:
     """The proof of a method with ``sources``, program and checker.
@@ -69,7 +69,7 @@ def prove_or_reject(
     from kvg.gates.outcome import GateOutcome
 
     try:
-        return prove(caller, problem, ranges, *sources, holds=holds)
+        return prove(caller, problem, ranges, *sources, condition=condition)
     except MethodRejected as error:
         seen = GateOutcome(METHOD_GATE, FAILED, error.reason, error.evidence, ())
     judged = tuple(sha256(source) for source in sources)

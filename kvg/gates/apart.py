@@ -61,7 +61,7 @@ def __ask(*request):
 def __heard(head):
     if not head:
         return 'ended',
-    _, status, size = map(int, head)
+    status, size = map(int, head)
     data = __said.read(size)
     if len(data) < size:
         return 'ended',

@@ -131,10 +131,13 @@ class Caller:
         return self._made([program], [_Call(0, name, arguments, False) for arguments in calls])
 
     def call_where(
-        self, condition: bytes, program: bytes, name: str, arguments: Sequence[Answer]
+        self, condition: bytes | None, program: bytes, name: str, arguments: Sequence[Answer]
     ) -> Called | None:
         """As one ``call``, where ``holds`` of the program ``condition`` gives True for the same
-        ``arguments``; else None, and ``program`` is not called."""
+        ``arguments``, or without one; else None, and ``program`` is not called."""
+        if condition is None:
+            (called,) = self.call(program, name, [arguments])
+            return called
         calls = [_Call(0, "holds", arguments, True), _Call(1, name, arguments, False)]
         is_met, called = self._made([condition, program], calls)
         return called if is_met.value is True else None
@@ -147,9 +150,9 @@ class Caller:
             self._keep()
         finally:
             outcome = taken.finish(b"".join(given))
-        found = dict(_told(outcome.stdout, nonce))
+        found = tuple(_told(outcome.stdout, nonce))
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
-        return tuple(found.get(n, missing) for n in range(len(calls)))
+        return (*found, *[missing] * (len(calls) - len(found)))
 
     def prepare(self) -> None:
         """Start the enclosure of a call to come, which then takes no start. Until that call it is
@@ -199,16 +202,16 @@ class Called:
     error: str | None
 
 
-def _told(said: bytes, nonce: bytes) -> Iterator[tuple[int, Called]]:
+def _told(said: bytes, nonce: bytes) -> Iterator[Called]:
     """What each call gave, to the first of which not all has come."""
     stream = BytesIO(said)
     for line in stream:
         match line.split():
-            case [first, number, status, size] if first == nonce:
+            case [first, status, size] if first == nonce:
                 body = stream.read(int(size))
                 if len(body) < int(size):
                     return
-                yield int(number), _called(body, int(status))
+                yield _called(body, int(status))
 
 
 def _called(body: bytes, status: int) -> Called:

@@ -130,10 +130,8 @@ def run(paper, work):
     finally:
         posix._exit(1)
 def serve(asks, gives, name, work, most, agreed=b''):
-    n = 0
-    while head := read(asks, 16):
-        if n and IS_ALONE:
-            clear()
+    head = read(asks, 16)
+    while head:
         paper = posix.memfd_create('call')
         move(asks, paper, int(head[1:]))
         posix.lseek(paper, 0, 0)
@@ -145,12 +143,12 @@ def serve(asks, gives, name, work, most, agreed=b''):
         is_met = head[:1] != b'?' or posix.pread(paper, 64, 0) == agreed
         posix.lseek(paper, 0, 0)
         size = size if size <= most else 0
-        write(gives, b'%s%d %d %d\n' % (name, n, status, size))
+        write(gives, b'%s%d %d\n' % (name, status, size))
         move(paper, gives, size)
         posix.close(paper)
-        if not is_met:
-            break
-        n += 1
+        head = is_met and read(asks, 16)
+        if head and IS_ALONE:
+            clear()
 _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 prctl(DUMPABLE, 0)
 prctl(SUBREAPER, 1)

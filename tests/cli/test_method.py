@@ -197,9 +197,9 @@ def test_a_method_that_was_stored_open_answers_what_its_proof_drew(
 def test_a_constraint_does_not_keep_the_ends_from_being_tried(caller: Caller) -> None:
     """However many other instances meet it."""
     problem = parse_problem(TEXT)
-    holds = lambda instances: [a.value <= 2 * b.value for a, b in instances]  # noqa: E731
+    holds = b"def holds(a, b): return a <= 2 * b"
     slot = SlotRange("int", None, "1", "5000")
-    proof = prove(caller, problem, [slot] * 2, PROGRAM.encode(), CHECKER.encode(), holds=holds)
+    proof = prove(caller, problem, [slot] * 2, PROGRAM.encode(), CHECKER.encode(), condition=holds)
     asked = [item["slots"] for item in json.loads(proof.evidence)["instances"]]
     assert {"1", "5000"} <= {slots[0] for slots in asked}
     assert any(slots[1] == "5000" and slots[0] != "5000" for slots in asked)
@@ -276,6 +276,11 @@ BAD_PROGRAMS = {
     "chance": (
         "import os\ndef solve(a, b): return sum(range(a, b + 1)) + (os.urandom(1)[0] > 99)",
         "another answer",
+    ),
+    "one that knows the first call": (
+        "import os\ndef solve(a, b):\n"
+        "    return sum(range(a, b + 1)) if os.getpid() > 3 or (a, b) == (3, 9) else a",
+        "when it is used",
     ),
     "a fork bomb": (
         "import os\ndef solve(a, b):\n    while True:\n        try: os.fork()\n"
