@@ -45,8 +45,18 @@ KINDS: Final[Mapping[str, Kind]] = {
             "assertions about text and answer; import answer runs it apart",
         ),
         Kind("smt", FORMAL, "[FILE]", "z3: the constraints hold for the answer and for no other"),
-        Kind("coq", FORMAL, "[FILE]", "coqc: a proof without admitted goals or unlisted axioms"),
-        Kind("lean", FORMAL, "[FILE]", "lean: a proof without sorry or unlisted axioms"),
+        Kind(
+            "coq",
+            FORMAL,
+            "[FILE]",
+            "coqc: a proof of FILE's statement, else of its own; no goal admitted, no other axioms",
+        ),
+        Kind(
+            "lean",
+            FORMAL,
+            "[FILE]",
+            "lean: a proof of FILE's statement, else of its own; no sorry, no other axioms",
+        ),
         Kind(
             "consistency",
             CONSISTENCY,
