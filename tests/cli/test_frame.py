@@ -311,3 +311,24 @@ def test_json_has_no_nan() -> None:
 
 def test_errors_without_hint_are_one_line() -> None:
     assert KvgError("message").hint is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("can't start new thread"), "no thread could be started"),
+        (BrokenPipeError(32, "Broken pipe"), "Broken pipe"),
+    ],
+)
+def test_what_the_system_refuses_is_a_failure_and_no_bug(
+    kvg: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    """A pipe to something else than standard output, too: what was to be done is not done."""
+
+    def refused(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kvg.flow.status.status", refused)
+    kvg("init")
+    result = kvg("status")
+    assert result.code == 1 and said in result.err
