@@ -66,8 +66,6 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         store, settings, request.valid_until, request.depends, request.schema_version
     )
     problem = _problem(settings, request)
-    # Gates may take long, and what they reject is signed.
-    key = attesting_key(settings, store, request.key) if request.gates else None
     opened = cache(lambda: open_model(store, settings, request))
     with _waiting(settings, request):
         outcomes = pass_gates(store, settings, request, source, problem, lambda: opened().asked)
@@ -94,7 +92,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
             return _unchanged(
                 store, settings, request, session, pending, outcomes, renewed, same, before
             )
-        key = key or attesting_key(settings, store, request.key)
+        key = attesting_key(settings, store, request.key)
         started = time.time()
         built_began = time.perf_counter()
         if request.slot:

@@ -22,7 +22,7 @@ from kvg.flow.registered import (
 )
 from kvg.flow.requests import PAGE_TOKENS, ReplayRequest
 from kvg.flow.resident import Seat, check_decodes_as_prefill, read_on
-from kvg.flow.settings import Settings, attesting_key
+from kvg.flow.settings import Settings, signing_key
 from kvg.objects.manifest import Group, needed_pages
 from kvg.objects.statement import Resource, TestResult, encode_test_result
 from kvg.objects.tokens import encode_ids
@@ -284,7 +284,7 @@ def _sign(
             Resource("engine", verified.manifest.engine.fingerprint),
         ),
     )
-    key = attesting_key(settings, store, request.key)
+    key = signing_key(settings, store, request.key)
     with store.pending() as pending:
         payload = encode_test_result(verified.digest, outcome)
         envelope = pending.put(sign_envelope(payload, [key])).digest

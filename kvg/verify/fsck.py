@@ -30,7 +30,6 @@ from kvg.store.closure import idle_pins
 from kvg.store.layout import FORGOTTEN, LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
-from kvg.store.wanted import wanted_faults
 from kvg.trust.keyring import is_key_name
 from kvg.verify.artifact_check import PageCheck, check_manifest
 from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
@@ -148,7 +147,7 @@ def _fsck(
     log = [*([] if index else _rolled_back(store)), *check_log(store)]
     trust = [*check_trust(store)]
     other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
-    other += [finding_of(error, FORGOTTEN) for error in wanted_faults(store)]
+    other += _wanted(store)
     peers, pushed = [*peer_findings(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
@@ -277,6 +276,14 @@ def _rolled_back(store: Store) -> Iterator[Finding]:
             f"log {log.folder}: rolled back from size {state.size} to {log.size}",
             "restore the newer log from a copy of the store or a peer",
         )
+
+
+def _wanted(store: Store) -> Iterator[Finding]:
+    """What is to be looked for of what was forgotten, where it can't be read."""
+    if (store.root / FORGOTTEN).is_dir():
+        from kvg.store.wanted import wanted_faults
+
+        yield from (finding_of(error, FORGOTTEN) for error in wanted_faults(store))
 
 
 def _index_findings(store: Store) -> Iterator[Finding]:
