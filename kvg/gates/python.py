@@ -18,6 +18,7 @@ from kvg.gates.place import Place
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
 from kvg.sandbox.enclosure import python_program
+from kvg.sandbox.outcome import MAX_REASON_CHARS
 from kvg.sandbox.process import python_argv
 
 MARK: Final = "kvg_reached_"
@@ -44,7 +45,8 @@ print()
 print(nonce, 1, *sorted(reached))
 """
 _PYTEST_HARNESS: Final = f"""
-import builtins, sys
+import builtins, os, sys
+os.environ['COLUMNS'] = '{MAX_REASON_CHARS}'
 nonce = sys.stdin.readline().strip()
 reached = set()
 builtins.{MARK} = reached.add
@@ -93,7 +95,7 @@ def _python_gate(
         stdin = f"{nonce}\n".encode()
         outcome = place.run(python_argv("main.py"), files, stdin=stdin, answer=item.judged)
         check_imported(spec, outcome, nonce)
-        return outcome.reason or _unreached(outcome, nonce, lines), outcome
+        return _told(outcome) or outcome.reason or _unreached(outcome, nonce, lines), outcome
 
     return judge(spec, given, place, {"checks": source}, check)
 
@@ -140,6 +142,18 @@ class _Marker(ast.NodeTransformer):
 
 def _mark(line: int) -> ast.stmt:
     return ast.Expr(ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(line)], []))
+
+
+def _told(outcome: Outcome) -> str:
+    """What the summary of pytest says of the last test that failed; empty where it says nothing."""
+    if outcome.status == 0 or outcome.stopped is not None or outcome.stderr.strip():
+        return ""
+    for line in reversed(outcome.stdout.decode("utf-8", "replace").splitlines()):
+        word, _, rest = line.partition(" ")
+        if word in ("FAILED", "ERROR"):
+            said = rest.removeprefix(f"{CHECKS}::")
+            return "".join(char if char.isprintable() else " " for char in said)[:MAX_REASON_CHARS]
+    return ""
 
 
 def _unreached(outcome: Outcome, nonce: str, lines: frozenset[int]) -> str:

@@ -60,13 +60,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("kind", ["cmd", "python-assert"])
+@pytest.mark.parametrize("kind", ["cmd", "python-assert", "pytest"])
 def test_hostile_answers_are_rejected_by_name(place: Place, kind: str, name: str) -> None:
     code, named = HOSTILE[name]
     limits = Limits(wall_s=4, cpu_s=3, memory_bytes=200 << 20, processes=24)
     mine = Place(place.enclosure, place.folder, place.hidden, limits)
-    (place.folder / "check.py").write_text("import answer\nassert answer.x == 1\n")
-    spec = "cmd:python3 answer.txt" if kind == "cmd" else "python-assert:check.py"
+    inner = "def test():\n    " if kind == "pytest" else ""
+    (place.folder / "check.py").write_text(f"import answer\n{inner}assert answer.x == 1\n")
+    spec = "cmd:python3 answer.txt" if kind == "cmd" else f"{kind}:check.py"
     done = run_gate(parse_spec(spec), GateInput(b"t", code.encode()), mine)
     assert done.result == "FAILED" and named in done.reason
 
