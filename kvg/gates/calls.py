@@ -1,7 +1,7 @@
 """Calls of a function in a program: many instances in one enclosure, a fresh fork for each.
 
-The program is compiled once and run anew in every fork, so nothing is carried from one call to the
-next. Values go in and out by kind and spelling; nothing is evaluated.
+The program is compiled once and run anew in every fork, so nothing of it is carried from one call
+to the next. Values go in and out by kind and spelling; nothing is evaluated.
 """
 
 from __future__ import annotations

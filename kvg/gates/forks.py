@@ -1,11 +1,12 @@
-"""What makes one call after the other in an enclosure, with nothing left between them.
+"""What makes one call after the other in an enclosure, with as little as can be between them.
 
 ``serve`` makes each call in a fork that alone learns what it is called with, through a file in
 memory; the answer comes back in the same. When that process ends, all others inside are killed,
 what they left in files and in System V IPC is removed, and then the next call is read. The memory
 and open files of the harness can't be reached from a call; one that kills it, or changes its limits
-or priority, ends the run. Without an enclosure what a call has started is ended all the same, and
-nothing else of this holds.
+or its priority on processors, ends the run. What goes on all the same: the numbers of processes,
+POSIX message queues, keyrings, the priority of input and output, network counters. Without an
+enclosure what a call has started is ended all the same, and nothing else of this holds.
 """
 
 from __future__ import annotations

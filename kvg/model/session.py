@@ -404,8 +404,10 @@ def lowest_maximum(logits: torch.Tensor) -> int:
 
     Raises ``Incompatible`` where one is no number.
     """
-    check_numbers(logits)
-    return int((logits == logits.max()).nonzero()[0, 0])
+    found = (logits == logits.max()).nonzero()
+    if not len(found):
+        check_numbers(logits)
+    return int(found[0, 0])
 
 
 def check_numbers(logits: torch.Tensor) -> None:

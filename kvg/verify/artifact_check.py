@@ -132,7 +132,7 @@ class ArtifactBegun:
                 yield page
 
     def _check_pages(self) -> None:
-        """Every page that was not found good by them, several at once where there is much."""
+        """Every page that was not found good in a forked process, several at once if many."""
         good = frozenset[int]() if self._forked is None else self._forked.good()
         for item in good:
             self._notes.saw(self._left[item].digest, self._left[item].size)
