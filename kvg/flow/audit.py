@@ -5,19 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.digest import Digest, is_digest, parse_digest, short
+from kvg.errors import Untrusted
 from kvg.flow.attested import attested
-from kvg.flow.checkpoint import checkpoint
 from kvg.flow.freshness import stale_now
-from kvg.flow.log import log
+from kvg.flow.ground import Ground, ground_of, told
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 from kvg.flow.records.findings import Finding, VerifySummary
 from kvg.flow.records.keys import Revoked, TrustEntry
-from kvg.flow.trust import trust_list
+from kvg.flow.trust import trust_records
 from kvg.flow.verify import verify
+from kvg.signing.note import encode_verifier
+from kvg.store.witnesses import configured
 from kvg.trust.policy import VERIFIER
 from kvg.verify.check import methods_among
 from kvg.verify.judgement import required_gates
@@ -25,57 +27,93 @@ from kvg.verify.judgement import required_gates
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.flow.remains import Remains
     from kvg.flow.settings import Settings
     from kvg.objects.manifest import Manifest
     from kvg.objects.statement import Provenance
     from kvg.store import Store
+    from kvg.trust import TrustFile
     from kvg.verify.judgement import Judgement, Opened
 
-TIMELINE = 1000
-"""Entries of the log that are listed; every one is counted and checked."""
 
-POINTS = 400
-"""Points at most of the log's growth."""
+TRUTH = (
+    "Truth: no page was computed again from its tokens. Signatures say who vouches for a page, "
+    "not that it is right. kvg verify --recompute 5% draws pages by chance and computes them."
+)
+LOGLESS = (
+    "The log can't be read: artifacts are what the objects say by themselves, under the names that "
+    "the index remembers. Who signed what, which gates passed, and what was removed or revoked is "
+    "not told, and methods are not listed."
+)
+UNLISTED = "Entries of the log that can't be read are not listed, and do not count for anything."
+UNWITNESSED = (
+    "The log is kept by its own owner and nobody cosigned it: it proves nothing against "
+    "that owner. kvg log --cosigned takes up a witness's word."
+)
+MEASURED = "Published figures are shown as they were written; nothing was measured again."
+ELSEWHERE = (
+    "Times are what the writers' clocks said; only the order of the log is proved.",
+    "Other stores, remotes and copies of this one were not looked at.",
+)
 
 
-def audit(store: Store, settings: Settings, results: Sequence[Path] = ()) -> Audit:
+def audit(
+    store: Store,
+    settings: Settings,
+    results: Sequence[Path] = (),
+    *,
+    faults: Sequence[Finding] = (),
+) -> Audit:
     """Check everything that needs no model, and gather who says what of which artifact.
 
-    ``results`` are files of published figures, or folders of them. Faults are findings, not
-    errors, as long as the log can be read. Raises ``Corrupt`` and ``Untrusted`` where it can't, and
-    ``NotFound`` and ``Corrupt`` for results.
+    ``results`` are files of published figures, or folders of them. ``faults`` are those with which
+    the store was opened. Faults are findings, not errors, and what is sound beside them is told.
+    Raises ``NotFound`` and ``Corrupt`` for results.
     """
     *findings, summary = verify(store, settings)
-    faults = tuple(item for item in findings if isinstance(item, Finding))
+    found = (*faults, *(item for item in findings if isinstance(item, Finding)))
     checked = summary if isinstance(summary, VerifySummary) else None
-    trusted = list(trust_list(store, settings))
-    head, trust = checkpoint(store), store.trust
-    artifacts = tuple(_artifacts(store, settings.cwd, faults))
+    ground = ground_of(store)
+    remains = None if ground.refs is not None else _remains(store, settings)
+    if remains is None:
+        artifacts = tuple(_artifacts(store, settings.cwd, ground, found))
+    else:
+        artifacts = tuple(itertools.starmap(_described, remains.artifacts()))
+        found = (*found, *remains.findings)
+    read = remains or checked
+    trusted = list(trust_records(ground.trust, settings))
+    log, trust = ground.log, ground.trust
     return Audit(
         store=str(store.root),
-        origin=head.origin,
-        verifier=head.verifier,
-        log_size=head.size,
-        root=head.root,
+        origin=store.origin if log is None else log.origin,
+        verifier=None if log is None else encode_verifier(log.origin, log.verifier),
+        log_size=None if log is None else log.size,
+        root=None if log is None else log.root.hex(),
         audited=int(time.time()),
-        objects=checked.objects if checked else 0,
-        bytes=checked.bytes if checked else 0,
-        bytes_ok=checked is not None and checked.bytes_ok,
+        objects=read.objects if read else 0,
+        bytes=read.bytes if read else 0,
+        bytes_ok=checked is not None and checked.bytes_ok and not (remains and remains.findings),
         signatures_ok=checked is not None and checked.signatures_ok,
         policy_ok=checked is not None and checked.policy_ok,
-        required=required_gates(store),
-        findings=faults,
+        required=told(lambda: required_gates(store), ()),
+        findings=found,
         artifacts=artifacts,
         keys=tuple(item for item in trusted if isinstance(item, TrustEntry)),
         revoked=tuple(item for item in trusted if isinstance(item, Revoked)),
         thresholds={role: trust.threshold(role) for role in ("depositor", VERIFIER, "publisher")},
         trust_version=trust.version,
-        witnesses=head.witnesses,
-        timeline=tuple(itertools.islice(log(store, None), TIMELINE)),
-        growth=_growth(store),
-        unchecked=tuple(_unchecked(store, artifacts, bool(head.witnesses), bool(results))),
+        witnesses=ground.witnesses,
+        timeline=ground.timeline,
+        growth=ground.growth,
+        unchecked=tuple(_unchecked(store, ground, artifacts, has_results=bool(results))),
         results=_published(settings, results),
     )
+
+
+def _remains(store: Store, settings: Settings) -> Remains:
+    from kvg.flow.remains import Remains
+
+    return Remains(store, threads=settings.jobs)
 
 
 def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFigure, ...]:
@@ -86,10 +124,12 @@ def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFi
     return tuple(published(settings.cwd, results))
 
 
-def _artifacts(store: Store, cwd: Path, faults: Sequence[Finding]) -> Iterator[AuditedArtifact]:
+def _artifacts(
+    store: Store, cwd: Path, ground: Ground, faults: Sequence[Finding]
+) -> Iterator[AuditedArtifact]:
     """Every artifact with a ref, by its first name; then what only the log remembers."""
     names: dict[Digest, list[str]] = {}
-    for name, digest in sorted(store.refs().items()):
+    for name, digest in sorted((ground.refs or {}).items()):
         names.setdefault(digest, []).append(name)
     forgotten = store.forgotten()
     for digest in store.artifacts():
@@ -97,7 +137,31 @@ def _artifacts(store: Store, cwd: Path, faults: Sequence[Finding]) -> Iterator[A
             names.setdefault(digest, [])
     methods = methods_among(store, names)
     for digest, refs in names.items():
-        yield _artifact(store, cwd, digest, tuple(refs), faults, is_method=digest in methods)
+        found = attested(store, digest, ground.trust)
+        if digest in methods:
+            yield _method(store, cwd, digest, tuple(refs), found, ground.trust, faults)
+        else:
+            yield _artifact(store, cwd, digest, tuple(refs), found, faults)
+
+
+def _described(digest: Digest, refs: tuple[str, ...], manifest: Manifest | None) -> AuditedArtifact:
+    """An artifact or method as far as its manifest tells, and no statement."""
+    return AuditedArtifact(
+        digest=digest,
+        refs=refs,
+        stands=False,
+        tokens=manifest.count if manifest else None,
+        pages=len(manifest.pages) if manifest else None,
+        bytes=sum(page.size for page in manifest.pages) if manifest else None,
+        model=f"{manifest.model.architecture} {manifest.model.dtype}" if manifest else None,
+        reference=manifest.engine.reference if manifest else None,
+        depositors=(),
+        verifiers=(),
+        gates=(),
+        failed=(),
+        said=(),
+        deposited=None,
+    )
 
 
 def _artifact(
@@ -105,52 +169,52 @@ def _artifact(
     cwd: Path,
     digest: Digest,
     refs: tuple[str, ...],
+    found: Judgement,
     faults: Sequence[Finding],
-    *,
-    is_method: bool,
 ) -> AuditedArtifact:
-    manifest = None if is_method else _manifest(store, digest)
-    found = attested(store, digest)
-    if is_method:
-        blamed = _is_blamed(set(_named_in(store, digest)), digest, refs, found, faults)
-    else:
-        blamed = _blamed(digest, refs, manifest, found, faults)
-    return AuditedArtifact(
-        digest=digest,
-        refs=refs,
-        stands=(is_method or bool(refs)) and not blamed,
-        tokens=manifest.count if manifest else None,
-        pages=len(manifest.pages) if manifest else None,
-        bytes=sum(page.size for page in manifest.pages) if manifest else None,
-        model=f"{manifest.model.architecture} {manifest.model.dtype}" if manifest else None,
-        reference=manifest.engine.reference if manifest else None,
-        depositors=_provers(store, found, digest) if is_method else found.depositors,
+    manifest = told(lambda: store.manifest(digest), None)
+    stands = bool(refs) and not _blamed(digest, refs, manifest, found, faults)
+    described = _attested(_described(digest, refs, manifest), store, cwd, found)
+    return replace(described, stands=stands, depositors=found.depositors)
+
+
+def _method(
+    store: Store,
+    cwd: Path,
+    digest: Digest,
+    refs: tuple[str, ...],
+    found: Judgement,
+    trust: TrustFile,
+    faults: Sequence[Finding],
+) -> AuditedArtifact:
+    stands = not _is_blamed(set(_named_in(store, digest)), digest, refs, found, faults)
+    described = _attested(_described(digest, refs, None), store, cwd, found)
+    provers = _provers(trust, found, digest)
+    return replace(described, stands=stands, depositors=provers, is_method=True)
+
+
+def _attested(item: AuditedArtifact, store: Store, cwd: Path, found: Judgement) -> AuditedArtifact:
+    """``item`` with what the statements about it say."""
+    return replace(
+        item,
         verifiers=found.verifiers,
         gates=found.gates,
         unenclosed=found.unenclosed,
-        is_method=is_method,
         failed=found.failed,
-        said=tuple(_saying(item) for item in found.opened),
+        said=tuple(map(_saying, found.opened)),
         deposited=_moment(found.provenance),
         stale=stale_now(store, cwd, found),
     )
 
 
-def _provers(store: Store, found: Judgement, digest: Digest) -> tuple[str, ...]:
+def _provers(trust: TrustFile, found: Judgement, digest: Digest) -> tuple[str, ...]:
     """The trusted depositors whose word it is that a method was proved."""
     from kvg.verify.method import proved_by
 
     try:
-        return proved_by(found, store.trust, what=digest)[2]
+        return proved_by(found, trust, what=digest)[2]
     except Untrusted:
         return ()
-
-
-def _manifest(store: Store, digest: Digest) -> Manifest | None:
-    try:
-        return store.manifest(digest)
-    except (Corrupt, Incompatible, NotFound, Untrusted):
-        return None
 
 
 def _blamed(
@@ -213,29 +277,39 @@ def _moment(said: Provenance | None) -> int | None:
         return None
 
 
-def _growth(store: Store) -> tuple[tuple[int, int], ...]:
-    """(time, entries) at evenly spaced entries, with both ends."""
-    from kvg.log.entry import parse_entry
-
-    size = store.log.size
-    wanted = sorted({size * n // POINTS for n in range(POINTS)} | {size - 1}) if size else []
-    points = []
-    for index in wanted:
-        raw = next(iter(store.log.read(index, index + 1)))
-        points.append((parse_entry(raw, what=f"log entry {index}").time, index + 1))
-    return tuple(points)
-
-
 def _unchecked(
-    store: Store, artifacts: Sequence[AuditedArtifact], is_witnessed: bool, has_results: bool
+    store: Store, ground: Ground, artifacts: Sequence[AuditedArtifact], *, has_results: bool
 ) -> Iterator[str]:
     """What no reader may conclude from this audit, each with the command that would tell."""
+    yield TRUTH
+    if ground.refs is None:
+        yield LOGLESS
+    else:
+        yield from _unsaid(store, artifacts)
+        if not ground.is_listed:
+            yield UNLISTED
+        if not ground.is_trust_sound:
+            yield (
+                "trust.json can't be relied on: keys are shown as of version "
+                f"{ground.trust.version}, the newest that the log names."
+            )
+    if not ground.witnesses:
+        yield UNWITNESSED
+        named = told(lambda: configured(store), None)
+        if named:
+            yield (
+                f"store.witnesses names {', '.join(witness.name for witness in named)}, and there "
+                "is no word of theirs: none was given, or it was removed before one was seen here."
+            )
+    if has_results:
+        yield MEASURED
+    yield from ELSEWHERE
+
+
+def _unsaid(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[str]:
+    """What the statements about ``artifacts`` leave open."""
     n_artifacts = sum(not item.is_method for item in artifacts)
     unreplayed = [item for item in artifacts if not item.verifiers and not item.is_method]
-    yield (
-        "Truth: no page was computed again from its tokens. Signatures say who vouches for a page, "
-        "not that it is right. kvg verify --recompute 5% draws pages by chance and computes them."
-    )
     if unreplayed:
         yield (
             f"{len(unreplayed)} of {n_artifacts} artifacts have no replay by a trusted "
@@ -262,20 +336,9 @@ def _unchecked(
             f"{len(unnamed)} artifacts have no name; their bytes were not read here, and gc may "
             "remove them: kvg fsck."
         )
-    if not is_witnessed:
-        yield (
-            "The log is kept by its own owner and nobody cosigned it: it proves nothing against "
-            "that owner. kvg log --cosigned takes up a witness's word."
-        )
-    if has_results:
-        yield "Published figures are shown as they were written; nothing was measured again."
-    yield "Times are what the writers' clocks said; only the order of the log is proved."
-    yield "Other stores, remotes and copies of this one were not looked at."
 
 
 def _missing_evidence(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[Digest]:
-    from kvg.digest import is_digest, parse_digest
-
     for item in artifacts:
         for said in item.said:
             for digest in said.evidence.values():

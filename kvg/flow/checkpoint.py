@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.errors import Untrusted
 from kvg.flow.records.stores import Cosignature, LogCheckpoint
-from kvg.store.witnesses import WITNESSES_KEY, configured
+from kvg.store.witnesses import WITNESSES_KEY, configured, remember
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
@@ -30,14 +30,13 @@ def checkpoint(store: Store) -> LogCheckpoint:
     from kvg.signing.note import encode_verifier
 
     log = store.log
-    witnesses = configured(store)
     return LogCheckpoint(
         origin=log.origin,
         size=log.size,
         root=log.root.hex(),
         verifier=encode_verifier(log.origin, log.verifier),
         note=log.note.decode("utf-8"),
-        witnesses=_cosignatures(log.cosigned, witnesses),
+        witnesses=cosignatures(store),
     )
 
 
@@ -69,6 +68,7 @@ def add_cosignatures(
         _warn_of_clocks(settings, found)
         if not settings.tell_dry_run():
             log.add_cosignatures(base, _newest_each(_with_kept(note, log), witnesses))
+            remember(store)
             if new:
                 store.config.set(WITNESSES_KEY, tuple(map(encode_witness, witnesses)))
     return checkpoint(store)
@@ -127,10 +127,15 @@ def _warn_of_clocks(settings: Settings, found: Sequence[NoteSignature]) -> None:
             )
 
 
-def _cosignatures(data: bytes, witnesses: Sequence[Witness]) -> tuple[Cosignature, ...]:
+def cosignatures(store: Store) -> tuple[Cosignature, ...]:
+    """The words of the witnesses of ``store.witnesses`` on the newest checkpoint that was cosigned.
+
+    Raises ``Corrupt``, ``Untrusted``.
+    """
     from kvg.log.checkpoint import parse_checkpoint
     from kvg.signing.note import parse_note
 
+    data, witnesses = store.log.cosigned, configured(store)
     if not data:
         return ()
     size = parse_checkpoint(data, what="cosigned checkpoint").size

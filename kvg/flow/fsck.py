@@ -10,67 +10,14 @@ from typing import TYPE_CHECKING
 from kvg.errors import Corrupt, KvgError, NotFound
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary, Repaired
-from kvg.flow.settings import STORE_FOLDER, find_root, keyring_of
 from kvg.verify import fsck as checks
 from kvg.verify.findings import Finding as Fault
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvg.digest import Digest
     from kvg.flow.settings import Settings
     from kvg.remote import Remote
     from kvg.store import Store
-
-
-def open_damaged(settings: Settings) -> tuple[Store, tuple[KvgError, ...]]:
-    """The store that the settings are about, also where its format line is damaged or gone, and
-    what is wrong with that; or its configuration, which the store then has as a fault.
-
-    Raises ``NotFound``, ``Incompatible``.
-    """
-    from kvg.store.layout import FORMAT_FILE, check_not_bereft, has_format
-    from kvg.store.store import Store
-
-    faults: tuple[KvgError, ...] = ()
-    try:
-        root = find_root(settings.store_path, settings.cwd)
-    except (Corrupt, NotFound):
-        root = _damaged_root(settings)
-    try:
-        if not has_format(root):
-            check_not_bereft(root)
-            raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
-    except Corrupt as error:
-        if not error.message.startswith(f"{root / FORMAT_FILE}:"):
-            raise
-        faults = (error,)
-    store = Store(
-        root,
-        lock_wait=settings.lock_wait,
-        keyring=keyring_of(settings),
-        report=settings.report,
-        is_damaged=True,
-    )
-    return store, faults
-
-
-def _damaged_root(settings: Settings) -> Path:
-    """The folder that is a store but for its format line. Raises ``NotFound``."""
-    if settings.store_path is not None:
-        given = settings.cwd / settings.store_path
-        folders = [given, given / STORE_FOLDER]
-    else:
-        above = (settings.cwd, *settings.cwd.parents)
-        folders = [root for folder in above for root in (folder / STORE_FOLDER, folder)]
-    found = next((root for root in folders if _was_store(root)), None)
-    if found is None:
-        raise NotFound(f"{settings.cwd}: no store here or above", hint="kvg init")
-    return found
-
-
-def _was_store(root: Path) -> bool:
-    return (root / "objects").is_dir() and (root / "log").is_dir()
 
 
 def fsck(
@@ -78,15 +25,14 @@ def fsck(
     settings: Settings,
     *,
     repair: bool = False,
-    faults: Sequence[KvgError] = (),
+    faults: Sequence[Finding] = (),
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Every fault, what was done about it, then a summary; it goes on after each fault.
 
     ``faults`` are those with which it was opened. ``repair`` moves bad objects into ``lost-found``,
     fetches lost ones from remotes that have them, and rebuilds the index. Raises ``Conflict``.
     """
-    for fault in faults:
-        yield Finding(fault.code, fault.kind, "format", fault.message, fault.hint)
+    yield from faults
     total = sum(1 for _ in store.objects.all())
     with settings.report.task("check", total, "objects") as task, ExitStack() as stack:
         everything = checks.fsck(

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvg.errors import NotFound
+from kvg.errors import Corrupt, NotFound
 from kvg.flow.records.stores import LogEntry
-from kvg.store import check_ref_name
 
 if TYPE_CHECKING:
     from kvg.log.entry import Entry
+    from kvg.log.log import Log
     from kvg.store import Store
 
 BLOCK = 256
 
 
 def log(
-    store: Store, ref: str | None, *, since: int | None = None, receipt: bool = False
+    store: Store,
+    ref: str | None,
+    *,
+    since: int | None = None,
+    receipt: bool = False,
+    is_damaged: bool = False,
 ) -> Iterator[LogEntry]:
     """What happened, newest first: all of it, or what concerns ``ref``.
 
     ``since`` is Unix time; times are the writer's word. ``receipt`` adds to each entry the proof of
-    its place, which holds the entry itself. Raises ``NotFound``, ``Corrupt``.
+    its place, which holds the entry itself. Where the log may be ``is_damaged``, entries that can't
+    be read are passed over. Raises ``NotFound``, ``Corrupt``.
     """
     digests = _digests(store, ref) if ref is not None else frozenset()
     rejections = store.rejections()
-    for index, raw, entry in _backwards(store):
+    for index, raw, entry in _backwards(store, is_damaged=is_damaged):
         if since is not None and entry.time < since:
             continue
         found = record_of(index, entry)
@@ -56,19 +62,31 @@ def _failed(store: Store, entry: Entry) -> tuple[str, ...] | None:
     return tuple(gate for gate, _, result in told if result == said.result)
 
 
-def _backwards(store: Store) -> Iterator[tuple[int, bytes, Entry]]:
+def _backwards(store: Store, *, is_damaged: bool) -> Iterator[tuple[int, bytes, Entry]]:
     from kvg.log.entry import parse_entry
 
     stop = store.log.size
     while stop:
         start = (stop - 1) // BLOCK * BLOCK
-        block = list(enumerate(store.log.read(start, stop), start))
+        block = list(enumerate(_block(store.log, start, stop, is_damaged=is_damaged), start))
         for index, raw in reversed(block):
             yield index, raw, parse_entry(raw, what=f"log entry {index}")
         stop = start
 
 
+def _block(log: Log, start: int, stop: int, *, is_damaged: bool) -> Sequence[bytes]:
+    """The entries [``start``, ``stop``), which lie in one file; none where that ``is_damaged``."""
+    try:
+        return list(log.read(start, stop))
+    except Corrupt:
+        if not is_damaged:
+            raise
+        return ()
+
+
 def _digests(store: Store, ref: str) -> frozenset[str]:
+    from kvg.store import check_ref_name
+
     check_ref_name(ref)
     moves = store.history(ref)
     if not moves:

@@ -16,6 +16,7 @@ from kvg.remote.access import Access
 from kvg.report import Report, SilentReport
 
 if TYPE_CHECKING:
+    from kvg.flow.records.findings import Finding
     from kvg.flow.resident import Seat
     from kvg.objects.manifest import Manifest
     from kvg.signing.keys import PrivateKey
@@ -163,6 +164,57 @@ def open_store(settings: Settings, *, is_checked: bool = False) -> Store:
     if not is_checked:
         tell_unknown(store.config, settings.report)
     return store
+
+
+def open_damaged(settings: Settings) -> tuple[Store, tuple[Finding, ...]]:
+    """The store that the settings are about, also where its format line is damaged or gone, and
+    what is wrong with that; or its configuration, which the store then has as a fault.
+
+    Raises ``NotFound``, ``Incompatible``.
+    """
+    from kvg.flow.records.findings import Finding
+    from kvg.store.layout import FORMAT_FILE, check_not_bereft, has_format
+    from kvg.store.store import Store
+
+    faults: tuple[Finding, ...] = ()
+    try:
+        root = find_root(settings.store_path, settings.cwd)
+    except (Corrupt, NotFound):
+        root = _damaged_root(settings)
+    try:
+        if not has_format(root):
+            check_not_bereft(root)
+            raise NotFound(f"{root}: not a store", hint=f"kvg init {root}")
+    except Corrupt as error:
+        if not error.message.startswith(f"{root / FORMAT_FILE}:"):
+            raise
+        faults = (Finding(error.code, error.kind, FORMAT_FILE, error.message, error.hint),)
+    store = Store(
+        root,
+        lock_wait=settings.lock_wait,
+        keyring=keyring_of(settings),
+        report=settings.report,
+        is_damaged=True,
+    )
+    return store, faults
+
+
+def _damaged_root(settings: Settings) -> Path:
+    """The folder that is a store but for its format line. Raises ``NotFound``."""
+    if settings.store_path is not None:
+        given = settings.cwd / settings.store_path
+        folders = [given, given / STORE_FOLDER]
+    else:
+        above = (settings.cwd, *settings.cwd.parents)
+        folders = [root for folder in above for root in (folder / STORE_FOLDER, folder)]
+    found = next((root for root in folders if _was_store(root)), None)
+    if found is None:
+        raise NotFound(f"{settings.cwd}: no store here or above", hint="kvg init")
+    return found
+
+
+def _was_store(root: Path) -> bool:
+    return (root / "objects").is_dir() and (root / "log").is_dir()
 
 
 def tell_unknown(config: Config, report: Report) -> None:

@@ -139,7 +139,11 @@ def parse_threshold(text: str) -> tuple[str, int]:
 
 def trust_list(store: Store, settings: Settings) -> Iterator[Record]:
     """Every trusted key, what is revoked from where on, then the thresholds."""
-    trust = store.trust
+    yield from trust_records(store.trust, settings)
+
+
+def trust_records(trust: TrustFile, settings: Settings) -> Iterator[Record]:
+    """As ``trust_list``, of the file ``trust``."""
     for key in trust.keys:
         yield _entry(trust, key.keyid, settings)
     for place in trust.revoked:

@@ -207,7 +207,7 @@ class Log:
         data = self._source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
         if data is None:
             return b""
-        what = f"log {self.folder}: {COSIGNED}"
+        what = f"log {self.folder}/{COSIGNED}"
         found = open_checkpoint(data, origin=self.origin, verifier=self.verifier, what=what)
         if not self.is_extension_of(found.size, found.root):
             raise Untrusted(f"{what}: not a checkpoint of this log", hint="kvg fsck")

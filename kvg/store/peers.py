@@ -211,7 +211,7 @@ class Peers:
 
         kept = taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
         data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE) or kept
-        if data is None or with_sum(data) == kept:
+        if data is None:
             return
         data = with_sum(data)
         what = f"log {taken.origin}: {COSIGNED}"
@@ -219,8 +219,18 @@ class Peers:
             said = open_checkpoint(data, origin=taken.origin, verifier=taken.verifier, what=what)
         except (Corrupt, Untrusted):
             return
-        if taken.is_extension_of(said.size, said.root):
+        if not taken.is_extension_of(said.size, said.root):
+            return
+        if data != kept:
             durable.replace(taken.folder / COSIGNED, [data], staging=self._staging)
+        if self._keyring is not None and self.seen_cosigned(taken.origin) != data:
+            self._keyring.keep_cosigned(self._own, taken.origin, data)
+
+    def seen_cosigned(self, origin: str) -> bytes | None:
+        """What the user saw witnesses cosign of the log; None when nothing."""
+        if self._keyring is None:
+            return None
+        return self._keyring.seen_cosigned(self._own, origin)
 
     def publisher(self, origin: str) -> bytes | None:
         """The note that vouches for the log's key, as last accepted."""

@@ -235,10 +235,11 @@ class Store:
 
     def _read_seen(self) -> bytes | None:
         """The newest checkpoint of this log that this user saw in earlier runs."""
-        origin = self._origin()
+        origin = self.origin
         return None if self.keyring is None or not origin else self.keyring.seen_checkpoint(origin)
 
-    def _origin(self) -> str | None:
+    @property
+    def origin(self) -> str | None:
         """The name of this store's log as it is pinned, if the keyring can know it."""
         from kvg.signing.note import parse_verifier
         from kvg.trust.keyring import is_key_name
@@ -294,9 +295,7 @@ class Store:
         """The logs of other publishers, as last seen."""
         from kvg.store.peers import Peers
 
-        return Peers(
-            self.root, staging=self.staging, own=self._origin() or "", keyring=self.keyring
-        )
+        return Peers(self.root, staging=self.staging, own=self.origin or "", keyring=self.keyring)
 
     @property
     def quarantine(self) -> ObjectFolder:

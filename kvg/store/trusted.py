@@ -60,6 +60,16 @@ def _checked(data: bytes, what: str) -> TrustFile:
     return trust
 
 
+def logged_trust(store: Store) -> TrustFile:
+    """The newest version that the log names, whatever ``trust.json`` is like; version 0 when there
+    is none. Raises ``Corrupt``, ``Untrusted``."""
+    versions = store.trust_versions()
+    if not versions:
+        return TrustFile()
+    what = f"trust file, version {versions[-1][0]}"
+    return _checked(bytes(store.objects.read(versions[-1][1], what=what)), what)
+
+
 def write_trust(store: Store, trust: TrustFile, *, now: int) -> Published:
     """See ``Store.set_trust``."""
     with store.lock.exclusive(), store.pending() as pending:

@@ -48,27 +48,101 @@ def has_sum(note: bytes) -> bool:
     return note.splitlines()[-1:] != [] and note.splitlines()[-1].startswith(_SUM_LINE)
 
 
-def faults(store: Store) -> Iterator[Corrupt | Untrusted]:
-    """What is wrong with the cosignatures that are kept: nothing else would miss them.
-
-    Whoever takes one up has checked it, so that every line is by a witness who is named here.
-    Raises ``Corrupt``, ``Untrusted``.
+def faults(store: Store) -> Iterator[tuple[str, Corrupt | Untrusted]]:
+    """What is wrong with the cosignatures that are kept, each with what it is about: nothing else
+    would miss them. Raises ``Corrupt``, ``Untrusted`` where the log can't be read.
     """
     from kvg.log.log import CHECKPOINT, COSIGNED
-    from kvg.signing.note import parse_note
 
     log = store.log
-    for name, data in ((CHECKPOINT, log.note), (COSIGNED, log.cosigned)):
-        what = f"log {log.folder}: {name}"
-        note = parse_note(data, what=what) if data else None
-        if note is None or (name == CHECKPOINT and len(note.signatures) == 1):
-            continue  # the one was looked at when the log was opened
-        if name == COSIGNED and all(line.name == log.origin for line in note.signatures):
+    for name, about in ((CHECKPOINT, "log"), (COSIGNED, f"log/{COSIGNED}")):
+        try:
+            check = _faults_of_checkpoint if name == CHECKPOINT else _faults_of_cosigned
+            yield from ((about, fault) for fault in check(store, log, f"log {log.folder}/{name}"))
+        except (Corrupt, Untrusted) as error:
+            yield about, error
+
+
+def _faults_of_checkpoint(store: Store, log: Log, what: str) -> Iterator[Corrupt | Untrusted]:
+    """What is wrong with the lines beside the log's own, which was looked at when it was opened."""
+    from kvg.signing.note import parse_note
+
+    note = parse_note(log.note, what=what)
+    if len(note.signatures) > 1:
+        yield from _unfounded(store, log, note, what)
+
+
+def _faults_of_cosigned(store: Store, log: Log, what: str) -> Iterator[Corrupt | Untrusted]:
+    from kvg.signing.note import parse_note
+
+    data = log.cosigned
+    yield from _lost(store, log, data)
+    if data:
+        note = parse_note(data, what=what)
+        if not cosigners(log, note):
             yield Corrupt(f"{what}: without a cosignature", hint=_HINT)
-        for line in unsigned(log, note, configured(store)):
-            yield Untrusted(f"{what}: {line.name} did not sign this", hint=_HINT)
-        for line in strangers(log, note, configured(store)):
-            yield Untrusted(f"{what}: cosigned by {line.name}, who is no witness", hint=_HINT)
+        yield from _unfounded(store, log, note, what)
+
+
+def _unfounded(store: Store, log: Log, note: Note, what: str) -> Iterator[Untrusted]:
+    """Whoever takes up a cosignature has checked it, so that every line is by a witness who is
+    named here."""
+    for line in unsigned(log, note, configured(store)):
+        yield Untrusted(f"{what}: {line.name} did not sign this", hint=_HINT)
+    for line in strangers(log, note, configured(store)):
+        yield Untrusted(f"{what}: cosigned by {line.name}, who is no witness", hint=_HINT)
+
+
+def _lost(store: Store, log: Log, kept: bytes) -> Iterator[Corrupt | Untrusted]:
+    """As ``lost``, of the store's own log; the checkpoint itself may show that it was cosigned."""
+    from kvg.log.log import CHECKPOINT
+    from kvg.signing.note import parse_note
+
+    path, seen = log.folder / CHECKPOINT, None
+    if cosigners(log, parse_note(log.note, what=str(path))):
+        seen = log.note
+    elif store.keyring is not None and store.origin == log.origin:
+        path = store.keyring.cosigned_path(log.origin, log.origin)
+        seen = store.keyring.seen_cosigned(log.origin, log.origin)
+    yield from lost(log, kept, seen, hint=f"kvg log --cosigned {path} takes it up again")
+
+
+def lost(log: Log, kept: bytes, seen: bytes | None, *, hint: str) -> Iterator[Corrupt | Untrusted]:
+    """That what witnesses said of ``log`` was ``seen``, and that ``kept``, empty for nothing, is
+    neither that nor newer. A change of the log's key lays down what was said before.
+    """
+    from kvg.log.checkpoint import open_checkpoint, parse_checkpoint
+    from kvg.log.log import COSIGNED
+    from kvg.signing.note import parse_note
+
+    what = f"log {log.folder}/{COSIGNED}"
+    try:
+        said = open_checkpoint(seen or b"", origin=log.origin, verifier=log.verifier, what=what)
+    except (Corrupt, Untrusted):
+        return
+    by = ", ".join(cosigners(log, parse_note(seen or b"", what=what)))
+    told = f"size {said.size}, cosigned by {by}, was seen here"
+    if not log.is_extension_of(said.size, said.root):
+        yield Untrusted(f"{what}: rolled back or forked: {told}", hint=hint)
+    elif not kept or parse_checkpoint(kept, what=what).size < said.size:
+        yield Corrupt(f"{what}: {'out of date' if kept else 'missing'}: {told}", hint=hint)
+
+
+def cosigners(log: Log, note: Note) -> tuple[str, ...]:
+    """Who signed ``note`` beside the log, by name."""
+    names = (line.name for line in note.signatures)
+    return tuple(dict.fromkeys(name for name in names if name not in (log.origin, SUM_NAME)))
+
+
+def remember(store: Store) -> None:
+    """Keep with the user's keys what witnesses said of the store's log: should it be lost,
+    ``faults`` tells of it. Raises ``Corrupt``, ``Untrusted``."""
+    log, keyring = store.log, store.keyring
+    data = log.cosigned
+    if not data or keyring is None or store.origin != log.origin:
+        return
+    if keyring.seen_cosigned(log.origin, log.origin) != data:
+        keyring.keep_cosigned(log.origin, log.origin, data)
 
 
 def strangers(log: Log, note: Note, witnesses: Iterable[Witness]) -> Iterator[NoteSignature]:

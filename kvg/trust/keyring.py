@@ -3,7 +3,8 @@
 ``NAME.pem`` holds the private key (PKCS#8, 0600 from its creation), ``NAME.pub`` the public one as
 an OpenSSH line; ``logs/ORIGIN.pem`` the key of a store's log that was made here, and
 ``logs/ORIGIN.seen`` the newest checkpoint of a log that this user has seen, wherever it was made;
-``logs/ORIGIN.peers/`` what the store of that log last saw of the logs of others.
+``logs/ORIGIN.peers/`` what the store of that log last saw of the logs of others, and
+``logs/ORIGIN.cosigned/`` what witnesses cosigned of those and of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LOGS = "logs"
 SEEN = ".seen"
 PEERS = ".peers"
+COSIGNED = ".cosigned"
 NEXT = ".next.pem"
 CACHE_SECRET = "cache.secret"
 SECRET_BYTES = 32
@@ -190,23 +192,11 @@ class Keyring:
 
     def seen_checkpoint(self, origin: str) -> bytes | None:
         """The newest checkpoint of the log ``origin`` that this user has seen; None if none."""
-        path = self.seen_path(origin)
-        try:
-            with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
-                return file.read(MAX_FILE_BYTES + 1)
-        except NotFound:
-            return None
+        return _read_seen(self.seen_path(origin))
 
     def keep_checkpoint(self, origin: str, note: bytes) -> bool:
         """Remember that the log ``origin`` had got as far as ``note``; False where it can't be."""
-        path = self.seen_path(origin)
-        try:
-            self._check_folder()
-            self._make_folder(path.parent)
-            durable.replace(path, [note], staging=path.parent, mode=0o600)
-        except KvgError:
-            return False
-        return True
+        return self._keep_seen(self.seen_path(origin), note)
 
     def seen_path(self, origin: str) -> Path:
         """Where the newest checkpoint seen of the log ``origin`` is kept."""
@@ -224,30 +214,42 @@ class Keyring:
 
     def seen_peer(self, own: str, origin: str) -> bytes | None:
         """What that store last saw of the log ``origin``; None when it never did."""
-        path = self.peer_path(own, origin)
-        try:
-            with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
-                return file.read(MAX_FILE_BYTES + 1)
-        except NotFound:
-            return None
+        return _read_seen(self.peer_path(own, origin))
 
     def keep_peer(self, own: str, origin: str, data: bytes) -> bool:
         """Remember what that store saw of the log ``origin``; False where it can't be."""
-        path = self.peer_path(own, origin)
-        try:
-            self._check_folder()
-            self._make_folder(path.parent.parent)
-            self._make_folder(path.parent)
-            durable.replace(path, [data], staging=path.parent.parent, mode=0o600)
-        except KvgError:
-            return False
-        return True
+        return self._keep_seen(self.peer_path(own, origin), data)
 
     def peer_path(self, own: str, origin: str) -> Path:
         """Where it is kept what the store of the log ``own`` saw of the log ``origin``."""
+        return self._path_beside(own, PEERS, origin)
+
+    def seen_cosigned(self, own: str, origin: str) -> bytes | None:
+        """The newest checkpoint of the log ``origin`` that the store of the log ``own``, it or
+        another, had with cosignatures of witnesses; None when it never did."""
+        return _read_seen(self.cosigned_path(own, origin))
+
+    def keep_cosigned(self, own: str, origin: str, note: bytes) -> bool:
+        """Remember the checkpoint ``note`` as ``seen_cosigned``; False where it can't be."""
+        return self._keep_seen(self.cosigned_path(own, origin), note)
+
+    def cosigned_path(self, own: str, origin: str) -> Path:
+        """Where ``seen_cosigned`` is kept."""
+        return self._path_beside(own, COSIGNED, origin)
+
+    def _path_beside(self, own: str, suffix: str, origin: str) -> Path:
         if not is_key_name(origin):
             raise UsageError(f"{origin[:80]!r}: not an origin of a log of this kvg")
-        return self.log_path(own).with_suffix(PEERS) / origin
+        return self.log_path(own).with_suffix(suffix) / origin
+
+    def _keep_seen(self, path: Path, data: bytes) -> bool:
+        try:
+            self._check_folder()
+            self._make_folder(path.parent)
+            durable.replace(path, [data], staging=self.folder / LOGS, mode=0o600)
+        except KvgError:
+            return False
+        return True
 
     def cache_secret(self) -> bytes | None:
         """32 bytes that only this user has, to know caches again that lie where others write.
@@ -281,7 +283,7 @@ class Keyring:
 
     def _make_folder(self, folder: Path) -> None:
         if folder != self.folder:
-            self._make_folder(self.folder)
+            self._make_folder(folder.parent)
         if not folder.is_dir():
             durable.make_dir(folder.parent)
             durable.make_dir(folder, mode=0o700)
@@ -309,6 +311,14 @@ class Keyring:
             return signing.parse_private(data, what=str(path), passphrase=None).public
         beside = path.with_suffix(".pub")
         return signing.parse_public(_read(beside).decode("utf-8", "replace"), what=str(beside))
+
+
+def _read_seen(path: Path) -> bytes | None:
+    try:
+        with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except NotFound:
+        return None
 
 
 def is_key_name(name: str) -> bool:

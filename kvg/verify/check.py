@@ -125,12 +125,17 @@ def _refs(store: Store) -> Sequence[tuple[str, Digest]]:
 
 
 def check_log(store: Store) -> Iterator[Finding]:
-    """Recompute the whole log from its entries; yield what is wrong."""
+    """Recompute the whole log from its entries; yield what is wrong, of the words of witnesses
+    too."""
     try:
-        from kvg.store.witnesses import faults
+        from kvg.store.witnesses import faults, remember
 
-        for fault in (*store.log.faults(), *faults(store)):
+        for fault in store.log.faults():
             yield finding_of(fault, "log")
+        for name, fault in (unwitnessed := [*faults(store)]):
+            yield finding_of(fault, name)
+        if not unwitnessed:
+            remember(store)
     except (Corrupt, Incompatible, NotFound, Untrusted) as error:
         yield finding_of(error, "log")
 

@@ -172,8 +172,9 @@ def _fsck(
             repaired += 1
             yield done
         for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
-            repaired += 1
-            yield Repaired(name, "moved", set_aside(store, store.root / name))
+            if os.path.lexists(store.root / name):
+                repaired += 1
+                yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = is_readable and bool(index or differing)
         for done in _repairs(store, tally, strays, refetch, rebuild=needs_index, trust=trust):
             repaired += 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _REFUSED = (Corrupt, Incompatible, NotFound, Untrusted)
 
 
+COSIGNED = "cosigned"
 FETCH = "kvg fetch REMOTE"
 
 
@@ -36,11 +37,13 @@ def peer_findings(store: Store) -> Iterator[Finding]:
         faults: list[Corrupt | Incompatible | NotFound | Untrusted]
         try:
             kept = store.peers.log(origin)
-            faults = [] if kept is None else [*kept.faults(), *_cosigned_faults(store, kept)]
+            faults = [] if kept is None else [*kept.faults()]
         except _REFUSED as error:
             kept, faults = None, [error]
         yield from (_finding(fault, name) for fault in faults)
         if kept is not None and not faults:
+            cosigned = _cosigned_faults(store, kept)
+            yield from (_finding(fault, f"{name}/{COSIGNED}") for fault in cosigned)
             yield from _beside(store, kept, name)
 
 
@@ -55,14 +58,15 @@ def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
     Of witnesses that are not known here no more than that it is what came.
     """
     from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
-    from kvg.log.log import COSIGNED
     from kvg.signing.note import parse_note
-    from kvg.store.witnesses import configured, has_sum, unsigned, with_sum
+    from kvg.store.witnesses import configured, has_sum, lost, unsigned, with_sum
 
     data = log.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+    seen = store.peers.seen_cosigned(log.origin)
     if data is None:
+        yield from lost(log, b"", seen, hint=FETCH)
         return
-    what = f"log {log.folder}: {COSIGNED}"
+    what = f"log {log.folder}/{COSIGNED}"
     try:
         if not has_sum(data):
             raise Corrupt(f"{what}: has no checksum yet", hint=FETCH)
@@ -76,6 +80,7 @@ def _cosigned_faults(store: Store, log: Log) -> Iterator[Corrupt | Untrusted]:
             open_checkpoint(data, origin=log.origin, verifier=key, what=what)
         for line in unsigned(log, parse_note(data, what=what), configured(store)):
             yield Untrusted(f"{what}: {line.name} did not sign this")
+        yield from lost(log, data, seen, hint=FETCH)
     except (Corrupt, Untrusted) as error:
         yield error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from kvg.digest import sha256
 from kvg.flow.records.bench import RestoreRow
 from kvg.flow.records.wire import encode_record
 from kvg.objects.statement import FAILED, PASSED, Resource, TestResult, encode_test_result
+from kvg.signing.cosignature import encode_witness
+from kvg.store import Store
+from kvg.trust import Keyring
 from tests.artifacts import attest, deposit, key_of
 from tests.cli.conftest import Run, Stored
+from tests.verify.test_corruption import WITNESS, cosigned
 
 
 @pytest.fixture
@@ -90,6 +95,128 @@ def test_a_whole_store_is_code_0(stored: Stored, kvg: Run) -> None:
     assert kvg("audit", "--json").record["findings"] == []
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+def roll_back(root: Path) -> None:
+    """The log goes back to where it was before its newest entry, which this user saw."""
+    checkpoint = (root / "log" / "checkpoint").read_bytes()
+    store = Store.open(root, keyring=Keyring(Path.home() / ".local/share/kvg/keys"))
+    store.set_ref("later", store.refs()["demo"])
+    store.close()
+    (root / "log" / "checkpoint").write_bytes(checkpoint)
+
+
+def newest(root: Path, name: str) -> Path:
+    folder = root / "log" / "tile" / name / "000.p"
+    return max(folder.iterdir(), key=lambda path: int(path.name))
+
+
+LOGLESS: dict[str, Callable[[Path], object]] = {
+    "checkpoint": lambda root: flip(root / "log" / "checkpoint"),
+    "verifier": lambda root: flip(root / "log" / "verifier"),
+    "tile/0": lambda root: flip(newest(root, "0")),
+    "config.toml": lambda root: (root / "config.toml").write_bytes(b"\xff= [["),
+    "rolled back": roll_back,
+}
+"""Damages, by what the finding says, without whose repair nobody can tell what the log says."""
+
+ASIDE: dict[str, Callable[[Path], object]] = {
+    "log/cosigned": lambda root: flip(root / "log" / "cosigned"),
+    "cosigned: missing": lambda root: (root / "log" / "cosigned").unlink(),
+    "format": lambda root: flip(root / "format"),
+}
+"""Damages of files that no artifact rests on."""
+
+LOGGED: dict[str, Callable[[Path], object]] = {
+    **ASIDE,
+    "trust.json": lambda root: flip(root / "trust.json"),
+    "tile/entries": lambda root: flip(newest(root, "entries")),
+}
+
+
+@pytest.fixture
+def witnessed(stored: Stored, kvg: Run) -> Stored:
+    """A witness cosigned the log, which has grown since."""
+    cosigned(stored.store.log)
+    stored.store.config.set("store.witnesses", (encode_witness(WITNESS),))
+    deposit(stored.store, stored.store.keyring.load("first"), ref="two", ids=range(40, 70))  # type: ignore[union-attr]
+    assert kvg("audit").code == 0  # and this user has seen it
+    return stored
+
+
+def damaged(witnessed: Stored, kvg: Run, damage: Callable[[Path], object], name: str) -> dict:
+    """What an audit says of the damaged store, as a record; as text and as a page it says so, too.
+
+    Whatever the damage, both artifacts are told.
+    """
+    witnessed.store.close()
+    damage(witnessed.store.root)
+    done = kvg("audit", "--json", "--html", "a.html")
+    record = done.record
+    assert done.code in (5, 6) and done.err == ""
+    assert name in record["findings"][0]["message"]
+    found = {item["refs"][0]: item for item in record["artifacts"]}
+    assert set(found) == {"demo", "two"} and record["objects"] > 10
+    assert found["demo"]["digest"] == witnessed.digest and found["demo"]["tokens"] == 27
+    page, text = Path("a.html").read_text(), kvg("audit")
+    assert text.code == done.code
+    assert all(name in page and name in text.out for name in (name, "demo", "two"))
+    return record
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_beside_a_damaged_file_the_log_is_told(
+    witnessed: Stored, kvg: Run, home: Path, name: str
+) -> None:
+    record = damaged(witnessed, kvg, LOGGED[name], name)
+    assert record["log_size"] > 3 and record["root"] and record["verifier"]
+    assert {item["stands"] for item in record["artifacts"]} == {name in ASIDE}
+    is_signed = name != "tile/entries"
+    assert all(bool(item["depositors"]) == is_signed for item in record["artifacts"])
+    assert bool(record["timeline"]) == bool(record["growth"]) == is_signed
+    assert len(record["keys"]) == 1 and record["trust_version"] == 1
+    told = " ".join(record["unchecked"])
+    assert ("that can't be read are not listed" in told) != is_signed
+    assert ("trust.json can't be relied on" in told) == (name == "trust.json")
+
+
+@pytest.mark.parametrize("name", LOGLESS)
+def test_without_a_log_the_objects_are_told(
+    witnessed: Stored, kvg: Run, home: Path, name: str
+) -> None:
+    record = damaged(witnessed, kvg, LOGLESS[name], name)
+    assert not record["signatures_ok"] and not record["timeline"]
+    assert not any(item["stands"] or item["depositors"] for item in record["artifacts"])
+    assert "The log can't be read" in record["unchecked"][1]
+    assert "no replay" not in " ".join(record["unchecked"])
+
+
+def test_a_damaged_object_is_named_though_the_log_is_gone(
+    witnessed: Stored, kvg: Run, home: Path
+) -> None:
+    store = witnessed.store
+    pages = [page.digest for page in store.manifest(witnessed.digest).pages]
+    store.close()
+    flip(store.objects.stored_path(pages[0]))
+    store.objects.stored_path(pages[1]).unlink()
+    flip(store.root / "log" / "checkpoint")
+    record = kvg("audit", "--json").record
+    told = {item["object"]: item["message"] for item in record["findings"]}
+    assert set(told) == {"log", "trust.json", *pages[:2]} and "demo: page" in told[pages[1]]
+    assert not record["bytes_ok"]
+
+
+def test_witnesses_without_a_word_are_told(stored: Stored, kvg: Run) -> None:
+    stored.store.config.set("store.witnesses", (encode_witness(WITNESS),))
+    record = kvg("audit", "--json").record
+    assert any("names witness.example" in sentence for sentence in record["unchecked"])
+
+
 class Reader(HTMLParser):
     """Notes tags, their attributes and the sections' ids."""
 
@@ -125,7 +252,7 @@ def test_the_page_is_self_contained(rich: Stored, kvg: Run) -> None:
 
 def test_names_from_the_store_are_only_text(rich: Stored, kvg: Run) -> None:
     from kvg.cli.render.audit_page import bars, page_of
-    from kvg.flow.audit import _artifacts, audit
+    from kvg.flow.audit import audit
     from kvg.flow.settings import Settings
 
     hostile = "<script>alert(1)</script>\"'&"
@@ -133,7 +260,7 @@ def test_names_from_the_store_are_only_text(rich: Stored, kvg: Run) -> None:
     record = audit(rich.store, settings)
     from dataclasses import replace
 
-    item = replace(next(_artifacts(rich.store, Path.cwd(), ())), refs=(hostile,), gates=(hostile,))
+    item = replace(record.artifacts[0], refs=(hostile,), gates=(hostile,))
     text = page_of(replace(record, artifacts=(item,), store=hostile, unchecked=(hostile,)))
     assert "<script>alert" not in text and text.count("<script>") == 1
     assert "<script>" not in bars((item,))

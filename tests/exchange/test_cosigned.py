@@ -101,3 +101,25 @@ def test_a_copy_of_before_gets_its_checksum_by_a_fetch(
     assert not bob.pull().findings
     assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]
     assert seen(bob, origin) is not None
+
+
+def test_a_lost_one_is_missed_and_fetched(alice: Person, bob: Person, share: Path) -> None:
+    alice.deposit("demo")
+    cosigned(alice)
+    alice.push()
+    bob.clone(share, alice)
+    origin = alice.store.log.origin
+    kept = bob.store.root / "peers" / origin / "cosigned"
+    kept.unlink()
+    (found,) = [item for item in fsck(bob.store, repair=True) if isinstance(item, Finding)]
+    assert (found.code, found.object) == (5, f"peers/{origin}/cosigned")
+    assert "missing" in found.message and found.hint == "kvg fetch REMOTE"
+    bob.pull()
+    assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]
+    kept.chmod(0o644)
+    kept.write_bytes(kept.read_bytes().replace(b"witness.", b"vitness."))
+    (found,) = [item for item in fsck(bob.store, repair=True) if isinstance(item, Finding)]
+    assert found.object == f"peers/{origin}/cosigned" and not kept.exists()
+    assert (kept.parent / "checkpoint").exists()  # and no more than that is moved away
+    bob.pull()
+    assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest, hex_of, sha256
+from kvg.signing.cosignature import encode_witness
 from kvg.store import Store
+from kvg.store.rekey import rekey
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, Repaired, fsck
 from tests import artifacts as a
+from tests.verify.test_corruption import WITNESS, cosigned
 
 Everything = list[Finding | Repaired | FsckSummary]
 
@@ -280,3 +283,41 @@ def test_a_link_in_the_root_is_named_with_what_really_helps(tmp_path: Path, name
     assert [f.object for f in findings] == [name] and repaired == []
     assert path.is_symlink() and findings[0].hint is not None
     assert "--repair" not in findings[0].hint and "by hand" in findings[0].hint
+
+
+def test_what_witnesses_said_is_missed(tmp_path: Path) -> None:
+    """Nothing else in a store needs it, so that whoever takes it away leaves no gap."""
+    store, _, _ = two(tmp_path)
+    cosigned(store.log)
+    store.config.set("store.witnesses", (encode_witness(WITNESS),))
+    path, whole = store.root / "log" / "cosigned", store.log.cosigned
+    path.unlink()
+    (found,) = look(Store.open(store.root))[0]  # its checkpoint is still the cosigned one
+    assert (found.object, found.code) == ("log/cosigned", 5)
+    path.write_bytes(whole)
+    assert look(store)[0] == []
+    size = store.log.size
+    store.set_ref("three", store.refs()["two"])
+    path.unlink()
+    (found,) = look(store)[0]
+    assert found.object == "log/cosigned" and found.message.endswith(
+        f"missing: size {size}, cosigned by {WITNESS.name}, was seen here"
+    )
+    assert look(Store.open(store.root))[0] == []  # a stranger to it can't know
+    kept = Path((found.hint or "").removeprefix("kvg log --cosigned ").split(" takes")[0])
+    cosigned(store.log)
+    assert store.log.size > size and look(store)[0] == []
+    path.write_bytes(whole)
+    (found,) = look(store)[0]
+    assert "out of date" in found.message
+    path.write_bytes(kept.read_bytes())
+    assert look(store)[0] == []
+
+
+def test_a_change_of_key_lays_down_what_witnesses_said(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    cosigned(store.log)
+    store.config.set("store.witnesses", (encode_witness(WITNESS),))
+    assert look(store)[0] == []
+    rekey(store, now=a.NOW)
+    assert not (store.root / "log" / "cosigned").exists() and look(store)[0] == []

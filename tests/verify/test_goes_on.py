@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from kvg.flow.fsck import fsck as flow
-from kvg.flow.fsck import open_damaged
 from kvg.flow.records.findings import Finding
 from kvg.flow.records.upkeep import FsckSummary
-from kvg.flow.settings import Settings
+from kvg.flow.settings import Settings, open_damaged
 from kvg.store import Store
 from kvg.store.forget import plan_forget, remove_for_good
 from tests import artifacts as a

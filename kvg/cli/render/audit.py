@@ -14,11 +14,12 @@ from kvg.cli.terminal import printable
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
 RECENT = 10
+UNREAD = "can't be read"
 
 
 def audit(record: Audit, view: View) -> Iterator[str]:
     good = {True: "ok", False: view.terminal.out("NOT ok", "red")}
-    yield f"store {record.store}\nlog {record.origin}  {record.log_size:,} entries\n"
+    yield f"store {record.store}\nlog {log_of(record)}\n"
     yield (
         f"{count(record.objects, 'object')}, {size(record.bytes)}: bytes {good[record.bytes_ok]}, "
         f"signatures {good[record.signatures_ok]}, policy {good[record.policy_ok]}\n"
@@ -51,6 +52,12 @@ def audit(record: Audit, view: View) -> Iterator[str]:
     yield from _section("not checked", view)
     for sentence in record.unchecked:
         yield f"- {sentence}\n"
+
+
+def log_of(record: Audit) -> str:
+    """Which log it is, and how long."""
+    name = record.origin or "of a name that can't be read"
+    return f"{name}  {UNREAD if record.log_size is None else f'{record.log_size:,} entries'}"
 
 
 def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from kvg.cli.render.audit import nameless
+from kvg.cli.render.audit import UNREAD, log_of, nameless
 from kvg.cli.render.audit_style import SCRIPT, STYLE
 from kvg.cli.render.words import count, gates_listed, size, values, when
 from kvg.digest import sha256_bytes
@@ -41,7 +41,8 @@ def page_of(record: Audit) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>kvg audit of {escape(record.origin)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<title>kvg audit of {escape(record.origin or record.store)}</title>\n"
+        f"<style>{STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
 
@@ -52,9 +53,8 @@ def _source(text: str) -> str:
 
 def _body(record: Audit) -> Iterator[str]:
     yield (
-        f"<header><h1>kvg audit</h1><p>{escape(record.store)}<br>log "
-        f"<code>{escape(record.origin)}</code>, {record.log_size:,} entries, audited "
-        f"{escape(when(record.audited))}</p></header>\n<main>"
+        f"<header><h1>kvg audit</h1><p>{escape(record.store)}<br>log {escape(log_of(record))}, "
+        f"audited {escape(when(record.audited))}</p></header>\n<main>"
     )
     yield _verdicts(record)
     yield _section("Findings", "findings", _findings(record))
@@ -251,7 +251,7 @@ def _trust(record: Audit) -> str:
             for item in record.witnesses]  # fmt: skip
     required = ", ".join(record.required) or "none"
     facts = (f"Version {record.trust_version} of the trust file. Keys needed: {needed}.",
-             f"Gates required: {required}.", f"Log key: {record.verifier}")  # fmt: skip
+             f"Gates required: {required}.", f"Log key: {record.verifier or UNREAD}")  # fmt: skip
     return _table(("key", "your name for it", "roles", ""), rows) + _list((*facts, *gone, *seen))
 
 
@@ -267,8 +267,8 @@ def _timeline(record: Audit) -> str:
         )
         for entry in record.timeline
     ]
-    left = record.log_size - len(record.timeline)
-    rest = f"<p>{left:,} older entries are checked and not listed.</p>" if left else ""
+    left = record.timeline[-1].index if record.timeline else 0
+    rest = f"<p>{left:,} older entries are not listed.</p>" if left else ""
     return _table(("entry", "time", "type", "ref", "about", "detail"), rows) + rest
 
 
@@ -324,7 +324,7 @@ def _brief(name: str) -> str:
 def growth(points: Sequence[tuple[int, int]]) -> str:
     """Entries of the log over the writers' time, as inline SVG."""
     if not points:
-        return "<p>The log is empty.</p>"
+        return "<p>There is no entry that can be read.</p>"
     first, last = min(t for t, _ in points), max(t for t, _ in points)
     most, span = points[-1][1], max(1, last - first)
     base = HEIGHT - 30

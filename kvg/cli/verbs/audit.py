@@ -26,16 +26,20 @@ def audit(
 
     Checks every byte, signature and rule, as kvg verify does, and lists who signed what, which
     gates passed on which evidence, replays, and the log; with --results every published figure with
-    the digests behind it. Needs no model. The page needs no network and no scripts.
+    the digests behind it. What is damaged is named first, what is sound beside it is told all the
+    same. Needs no model. The page needs no network and no scripts.
     """
     from kvg import durable
     from kvg.flow.audit import audit as flow
+    from kvg.flow.settings import open_damaged
 
     run = invocation(ctx)
-    target = None if html is None else run.settings.cwd / html
+    settings = run.damaged_settings
+    target = None if html is None else settings.cwd / html
     if target is not None:
         durable.check_target(target, option="--html")
-    record = flow(run.store, run.settings, tuple(results or ()))
+    store, faults = open_damaged(settings)
+    record = flow(store, settings, tuple(results or ()), faults=faults)
     if target is not None:
         from kvg.cli.render.audit_page import page_of
 

@@ -23,7 +23,7 @@ def fsck(
     it, and a broken index is made anew. Signatures and policy are a matter of kvg verify.
     """
     from kvg.flow.fsck import fsck as flow
-    from kvg.flow.fsck import open_damaged
+    from kvg.flow.settings import open_damaged
 
     run = invocation(ctx)
     store, faults = open_damaged(run.damaged_settings)

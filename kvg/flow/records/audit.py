@@ -77,6 +77,9 @@ class PublishedFigure(Record):
 class Audit(Record):
     """Everything at once. ``timeline`` is the newest part of a log of ``log_size`` entries.
 
+    What can't be told of a damaged store is None; ``findings`` say what is wrong, and ``unchecked``
+    what could not be told for it. Where ``log_size`` is None, ``artifacts`` are what the objects
+    say by themselves.
     ``growth`` are (time, entries) points over the whole log; ``unchecked`` says in sentences what
     this audit does not answer; ``results`` are the figures of the files that were named. Times are
     Unix seconds by the writers' clocks.
@@ -84,10 +87,10 @@ class Audit(Record):
 
     type: ClassVar[str] = "audit"
     store: str
-    origin: str
-    verifier: str
-    log_size: int
-    root: str
+    origin: str | None
+    verifier: str | None
+    log_size: int | None
+    root: str | None
     audited: int
     objects: int
     bytes: int
