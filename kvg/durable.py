@@ -612,6 +612,24 @@ def remove_tree(folder: Path) -> None:
         os.rmdir(folder)
 
 
+def remove_empty(folder: Path) -> bool:
+    """Remove ``folder`` if there are no files in it nor in its folders; whether it is gone."""
+    with translated(folder):
+        for parent, _, files in os.walk(folder, topdown=False):
+            if files:
+                return False
+            step("unlink", parent)
+            try:
+                os.rmdir(parent)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    return False  # a link among its folders, or somebody was quicker
+                raise
+    return True
+
+
 def move(path: Path, target: Path) -> None:
     """Rename ``path`` to ``target``, which nobody has, durably; needs no room for the bytes."""
     make_dir(target.parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
 from kvg.flow.exchange.holding import hold_back
@@ -44,7 +44,8 @@ from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
 from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
-from kvg.remote.layout import CHECKPOINT, Expected, MalformedPointer, Pointer
+from kvg.remote.layout import CHECKPOINT, Expected, InTheWay, MalformedPointer, Pointer
+from kvg.remote.tree import Tree
 from kvg.store import ANY, RefMove
 from kvg.trust import PUBLISHER
 
@@ -184,11 +185,7 @@ class Push:
                 moving = (*going, *late)
                 self._publish(old_note, old_size, note, steps, moving, is_there=is_there)
                 told_again = updated if is_registry(self._place.url) else late
-                for told_of in self._move((*going, *told_again)):
-                    if isinstance(told_of, Finding):
-                        yield told_of
-                    elif told_of.state != "unchanged":
-                        done.append(told_of)
+                yield from self._moved((*going, *told_again), done)
                 self._remote.publish_listing()
                 self._remote.renew(self._store.log.origin)
             self._begun.end()
@@ -231,15 +228,27 @@ class Push:
         self._there = there
         chosen = tuple(dict.fromkeys(refs) if refs else self._not_taken_off(sorted(own)))
         self._reader.look(name for name in chosen if name in there)
+        tree = Tree(there) if self._remote.keeps_folders else None
         for name in chosen:
             try:
                 self._place.check_trackable(name)
+                self._remote.check_ref(name)
+                self._check_place(name, tree)
                 step = self._step(name, own[name], is_there=name in there)
                 self._check_forward(step)
             except (*REFUSED, UsageError) as error:
                 yield told(error, name)
             else:
                 yield step
+
+    def _check_place(self, name: str, tree: Tree | None) -> None:
+        """Raise ``Conflict`` where ``name`` can't lie among the names there."""
+        blocker = None if tree is None else tree.add(name)
+        if blocker is not None:
+            raise Conflict(
+                f"{name}: {self._place.name} keeps refs as files, and {blocker} is in its way",
+                hint=f"kvg mv {name} OTHER",
+            )
 
     def _not_taken_off(self, names: Sequence[str]) -> Sequence[str]:
         """``names`` without what somebody took off the remote, and that did not move here since."""
@@ -394,6 +403,18 @@ class Push:
         for keyid, text in offered_keys(self._store).items():
             self._remote.offer(keyid, text)
 
+    def _moved(self, steps: Sequence[Step], done: list[TransferRef]) -> Iterator[Finding]:
+        """Move the pointers of ``steps``, and add what moved to ``done``; noted here if one can't."""
+        try:
+            for told_of in self._move(steps):
+                if isinstance(told_of, Finding):
+                    yield told_of
+                elif told_of.state != "unchanged":
+                    done.append(told_of)
+        except KvgError:
+            self._track(done)
+            raise
+
     def _move(self, steps: Sequence[Step]) -> Iterator[TransferRef | Finding]:
         newest, log = self._reader.newest, self._store.log
 
@@ -407,6 +428,8 @@ class Push:
                 pointer = step.there.pointer
             try:
                 self._remote.move(step.name, pointer, expect=step.expected, value=step.digest)
+            except InTheWay as error:
+                return told(error, step.name)
             except Conflict as error:
                 error.hint = self._pull_first(step.name)
                 return told(error, step.name)

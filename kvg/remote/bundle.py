@@ -55,6 +55,7 @@ class Bundle:
     """See ``Remote``: one that can only be read. Opened and looked through when it is made."""
 
     is_writable = False
+    keeps_folders = False
     puts_in_turn = False
 
     def __init__(self, path: Path) -> None:
@@ -176,6 +177,9 @@ class Bundle:
         if sha256(data) != item.digest or len(data) != item.size:
             raise Corrupt(f"{self._path}: blob {short(item.digest)} is damaged")
         return data
+
+    def check_ref(self, name: str) -> None:
+        raise self._read_only()
 
     def check(self) -> None:
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +17,7 @@ from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
 from kvg.remote import files as asking
 from kvg.remote import layout
 from kvg.remote.files import PIECE_BYTES, Head
+from kvg.remote.tree import folders_of
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
@@ -33,6 +36,7 @@ class DirectoryFiles:
     """
 
     is_writable = True
+    keeps_folders = True
     writes_in_turn = True
 
     def __init__(self, folder: Path) -> None:
@@ -121,6 +125,8 @@ class DirectoryFiles:
         self._check_folders(name)
         path = self._folder / name
         self._name_for_good()
+        if data is not None:
+            self._make_way(name)
         is_expected = self._expected(name, expect)
         with _refused(path), ExitStack() as stack:
             held = self._held(name, stack)
@@ -131,6 +137,15 @@ class DirectoryFiles:
                 staging = self._staging
                 durable.replace(path, [data], staging=staging, held=held, under=is_expected)
                 stack.pop_all()
+
+    def _make_way(self, name: str) -> None:
+        """Take away empty folders where the file ``name`` is to be. Raises ``InTheWay``."""
+        for folder in folders_of(name):
+            if os.path.isfile(self._prefix + folder):
+                raise layout.InTheWay(f"{self._prefix}{name}: {folder} is a file there")
+        path = self._folder / name
+        if os.path.isdir(path) and not durable.remove_empty(path):
+            raise layout.InTheWay(f"{path}: a folder that is not empty")
 
     @contextmanager
     def _expected(self, name: str, expect: bytes | None) -> Iterator[None]:
@@ -205,11 +220,16 @@ class DirectoryFiles:
         except OSError as error:
             if os.path.islink(path):
                 raise _link(path) from None
+            if error.errno == errno.ENXIO:  # a socket
+                raise _no_file(path) from None
             raise RemoteFailed(f"{path}: {_words(error)}", hint="check the mount") from None
-        if not _is_file(fd):
-            os.close(fd)
-            raise NotFound(f"{path}: not a file")
-        return fd
+        kind = os.fstat(fd).st_mode
+        if stat.S_ISREG(kind):
+            return fd
+        os.close(fd)
+        if stat.S_ISDIR(kind):
+            raise NotFound(f"{path}: a folder")
+        raise _no_file(path)
 
     def _check_folders(self, name: str) -> None:
         """Raise ``Corrupt`` where a folder on the way to ``name`` is a link.
@@ -252,10 +272,8 @@ def _link(path: Path | str) -> Corrupt:
     )
 
 
-def _is_file(fd: int) -> bool:
-    import stat
-
-    return stat.S_ISREG(os.fstat(fd).st_mode)
+def _no_file(path: str) -> Corrupt:
+    return Corrupt(f"{path}: not a plain file", hint=f"whoever owns that folder removes {path}")
 
 
 @contextmanager

@@ -43,6 +43,13 @@ class FileRemote:
     def puts_in_turn(self) -> bool:
         return self._files.writes_in_turn
 
+    @property
+    def keeps_folders(self) -> bool:
+        return self._files.keeps_folders
+
+    def check_ref(self, name: str) -> None:
+        self._ref(name)
+
     def check(self) -> None:
         found = self._files.read(layout.FORMAT_FILE, layout.MAX_SMALL_BYTES)
         if found is None:
@@ -132,6 +139,8 @@ class FileRemote:
                 None if pointer is None else layout.encode_pointer(pointer),
                 expect=self._expected(name, expect),
             )
+        except layout.InTheWay:
+            raise
         except Conflict:
             raise Conflict(
                 f"{name}: moved on {self.url} meanwhile", hint="kvg pull, then push again"

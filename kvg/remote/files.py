@@ -49,6 +49,10 @@ class Files(Protocol):
         """Whether ``write``, ``swap`` can work."""
 
     @property
+    def keeps_folders(self) -> bool:
+        """As ``Remote.keeps_folders``."""
+
+    @property
     def writes_in_turn(self) -> bool:
         """As ``Remote.puts_in_turn``, of ``write``."""
 
@@ -76,7 +80,7 @@ class Files(Protocol):
     def swap(self, name: str, data: bytes | None, *, expect: bytes | None) -> None:
         """Replace (None: remove) ``name`` in one step if it holds ``expect`` (None: no file).
 
-        Raises ``Conflict``.
+        Raises ``Conflict``, ``InTheWay`` where no file of this name can be.
         """
 
     def remove(self, name: str) -> int:

@@ -27,6 +27,7 @@ class HttpFiles:
     """See ``Files``. One connection for each thread, kept open."""
 
     is_writable = False
+    keeps_folders = False
     writes_in_turn = False
 
     def __init__(self, url: str) -> None:

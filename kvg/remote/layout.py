@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import Digest, hex_of
-from kvg.errors import Corrupt, Incompatible
+from kvg.errors import Conflict, Corrupt, Incompatible
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ class MalformedPointer(Corrupt):
     def __init__(self, message: str, data: bytes, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.data = data
+
+
+class InTheWay(Conflict):
+    """Another file, or a folder that holds some, lies where a file is to be."""
 
 
 Expected = Pointer | MalformedPointer | None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvg import codec as kvz
 from kvg.digest import Digest, sha256, short
-from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed
 from kvg.frozen import frozen
 from kvg.remote import layout, oci
 from kvg.remote.distribution import Fetched, Registry, fallback_tag
@@ -70,6 +70,7 @@ class RegistryRemote:
     """See ``Remote``. Artifacts are put by ``put_blob``, ``hold`` and then ``move``."""
 
     is_writable = True
+    keeps_folders = False
     puts_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:
@@ -86,6 +87,9 @@ class RegistryRemote:
     @property
     def url(self) -> str:
         return self._registry.url
+
+    def check_ref(self, name: str) -> None:
+        tag_of(name, self.url)
 
     def check(self) -> None:
         tags = self._registry.tags()
@@ -425,11 +429,15 @@ def _is_same(found: Expected, expected: Expected) -> bool:
 
 
 def tag_of(name: str, what: str) -> str:
-    """The tag of a ref. Raises ``Corrupt`` on names that are none, ``UsageError`` on long ones."""
+    """The tag of a ref. Raises ``Corrupt`` on names that are none, ``Conflict`` on those that no
+    tag can have."""
     layout.check_name(f"{layout.REFS}/{name}", what=what)
     tag = name.replace("/", "..")
     if len(tag) > MAX_TAG_CHARS or not is_ref_tag(tag):
-        raise UsageError(f"{name}: can't be a tag of a registry", hint=f"kvg mv {name} OTHER")
+        raise Conflict(
+            f"{name}: can't be a tag of a registry",
+            hint=f"kvg mv {'-- ' if name.startswith('-') else ''}{name} OTHER",
+        )
     return tag
 
 

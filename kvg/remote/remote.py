@@ -57,6 +57,13 @@ class Remote(Protocol):
         Then nothing comes of an object whose parts end with a failure, which ``put`` raises.
         """
 
+    @property
+    def keeps_folders(self) -> bool:
+        """Whether refs are files there, so that none can have the name of another's folder."""
+
+    def check_ref(self, name: str) -> None:
+        """Raise ``Conflict`` where no ref of this name can be kept there."""
+
     def check(self) -> None:
         """Raise ``NotFound`` where there is no remote, ``Incompatible`` for another format."""
 

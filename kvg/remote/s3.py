@@ -55,6 +55,7 @@ class S3Files:
     """See ``Files``."""
 
     is_writable = True
+    keeps_folders = False
     writes_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:

@@ -70,6 +70,7 @@ class SshFiles:
     """See ``Files``. The connection is made at the first request."""
 
     is_writable = True
+    keeps_folders = True
     writes_in_turn = False
 
     def __init__(self, url: str, access: Access) -> None:

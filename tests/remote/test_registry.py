@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import sha256
-from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.remote import Access, open_remote
 from kvg.remote.distribution import Registry, is_of_domain
 from kvg.remote.docker_login import login_for
@@ -97,7 +97,7 @@ def test_tags_of_refs(name: str, tag: str) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 129, "sha256-" + "0" * 64, "-a"])
 def test_refs_that_can_be_no_tag(name: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(Conflict):
         tag_of(name, "it")
 
 
