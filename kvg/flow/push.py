@@ -404,7 +404,7 @@ class Push:
             self._remote.offer(keyid, text)
 
     def _moved(self, steps: Sequence[Step], done: list[TransferRef]) -> Iterator[Finding]:
-        """Move the pointers of ``steps``, and add what moved to ``done``; noted here if one can't."""
+        """Move the pointers of ``steps``; what moved comes to ``done``, noted on a failure."""
         try:
             for told_of in self._move(steps):
                 if isinstance(told_of, Finding):
