@@ -21,6 +21,16 @@ NoSandbox = Annotated[
 ]
 
 
+def known_gates(names: list[str] | None) -> list[str] | None:
+    """``names`` of gates that are required. Raises ``UsageError`` for one that nothing passes."""
+    if names:
+        from kvg.verify.judgement import check_requirement
+
+        for name in names:
+            check_requirement(name, what="--require")
+    return names
+
+
 def parse_moment(text: str, *, option: str, ahead: bool) -> int:
     """Unix seconds of a date, an ISO moment, seconds since 1970, or a span such as ``30d``.
 

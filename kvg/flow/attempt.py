@@ -22,7 +22,7 @@ from kvg.flow.method import condition_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import attesting_key
-from kvg.flow.solve import HIT, NOT_MET, run_program, solve
+from kvg.flow.solve import HIT, run_checked, run_program, solve
 from kvg.frozen import frozen
 from kvg.objects.statement import PASSED, Resource, sandbox_resource
 from kvg.problem.family import Problem, parse_problem
@@ -157,8 +157,9 @@ def _try(
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
     )
-    if not _is_met(store, settings, request, problem):
-        return replace(missed, reason=NOT_MET)
+    unmet = _unmet(store, settings, request, problem)
+    if unmet is not None:
+        return replace(missed, reason=unmet)
     exemplar = _exemplar(store, settings, problem.family.digest, request.parent)
     opened = opened or _open(store, settings, request.model)
     if exemplar is not None and exemplar.manifest.model != opened.files.identity:
@@ -200,15 +201,16 @@ def _check_required(request: SolveRequest) -> None:
         )
 
 
-def _is_met(store: Store, settings: Settings, request: SolveRequest, problem: Problem) -> bool:
-    """Whether the values of ``problem`` meet its constraint."""
-    if request.constraint is None:
-        return True
-    caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
-    from kvg.flow.proving import are_met
-
+def _unmet(store: Store, settings: Settings, request: SolveRequest, problem: Problem) -> str | None:
+    """Why the values of ``problem`` do not meet its constraint; None where they do."""
     condition = condition_of(request.constraint, request.names, len(problem.slots))
-    return condition is None or all(are_met(caller, condition, [problem.slots]))
+    if condition is None:
+        return None
+    from kvg.gates.calls import slot_values, unmet
+
+    caller = caller_of(settings, store, no_sandbox=request.no_sandbox)
+    (called,) = caller.call(condition, "holds", [slot_values(problem.slots)])
+    return unmet(called)
 
 
 def _learn(
@@ -287,6 +289,7 @@ def _try_program(
 ) -> _Tried:
     """The expression that the model writes for the family, proved, and run on this instance."""
     from kvg.flow.asking import ask_messages, seeds_of
+    from kvg.flow.proving import check_provable
     from kvg.flow.rejected import prove_or_reject
     from kvg.gates import GateInput
     from kvg.gates.outcome import GateOutcome
@@ -294,6 +297,7 @@ def _try_program(
 
     checker = read_program(settings, request.checker or Path())
     ranges = ranges_of(settings, request.slots, problem)
+    check_provable(ranges)
     outside = outside_of(ranges, problem.slots)
     if outside is not None:
         raise UsageError(outside, hint="a range that holds the values of this problem")
@@ -308,7 +312,8 @@ def _try_program(
     proof = prove_or_reject(
         store, settings, caller, problem, ranges, sources, condition, request.key
     )
-    answer = run_program(caller, program, problem.slots, what="the model's program")
+    what = "the model's program"
+    answer = run_checked(caller, *sources, problem.slots, condition=condition, what=what)
     method = Method(problem.family.digest, sha256(program), sha256(checker), ranges)
     configuration = (
         Resource("program", method.program),

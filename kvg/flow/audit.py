@@ -187,10 +187,18 @@ def _method(
     trust: TrustFile,
     faults: Sequence[Finding],
 ) -> AuditedArtifact:
+    from kvg.problem.method import as_required
+
     stands = not _is_blamed(set(_named_in(store, digest)), digest, refs, found, faults)
     described = _attested(_described(digest, refs, None), store, cwd, found)
-    provers = _provers(trust, found, digest)
-    return replace(described, stands=stands, depositors=provers, is_method=True)
+    return replace(
+        described,
+        stands=stands,
+        depositors=_provers(trust, found, digest),
+        gates=tuple(map(as_required, found.gates)),
+        unenclosed=tuple(map(as_required, found.unenclosed)),
+        is_method=True,
+    )
 
 
 def _attested(item: AuditedArtifact, store: Store, cwd: Path, found: Judgement) -> AuditedArtifact:

@@ -24,7 +24,7 @@ from kvg import canon
 from kvg.digest import sha256
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
-from kvg.gates.calls import answer_text, slot_values
+from kvg.gates.calls import answer_text, refusal, slot_values, unmet
 from kvg.problem.independence import shared_part
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
@@ -87,10 +87,7 @@ def prove(
     that of an earlier proof, to run it again. Raises ``MethodRejected`` naming the rule,
     ``GateFailed`` without a sandbox.
     """
-    if not ranges:
-        raise UsageError("the text has no slot: there is nothing to be parametric in")
-    if len(ranges) > MAX_SLOTS:
-        raise UsageError(f"{len(ranges)} slots: more than the {MAX_SLOTS} of a method")
+    check_provable(ranges)
     seed = os.urandom(16).hex() if seed is None else seed
     trial = _Trial(caller, problem, ranges, program, checker, condition, seed)
     try:
@@ -98,6 +95,14 @@ def prove(
     except _Broken as broken:
         raise MethodRejected(str(broken), trial.document(str(broken))) from None
     return Proof(len(trial.instances), trial.document(""))
+
+
+def check_provable(ranges: Sequence[SlotRange]) -> None:
+    """Raise ``UsageError`` where nothing over ``ranges`` can be a method."""
+    if not ranges:
+        raise UsageError("the text has no slot: there is nothing to be parametric in")
+    if len(ranges) > MAX_SLOTS:
+        raise UsageError(f"{len(ranges)} slots: more than the {MAX_SLOTS} of a method")
 
 
 class _Trial:
@@ -122,6 +127,7 @@ class _Trial:
         self.instances: list[Instance] = []
         self._answers: list[Answer] = []
         self._n_refused: int | None = None
+        self._unmet = ""
         self._changed: list[int] = []
 
     def run(self, n_instances: int) -> None:
@@ -141,16 +147,21 @@ class _Trial:
             self._check_slot(number)
 
     def _ask_as_in_use(self) -> None:
-        """A program that can tell the proof from its use has to be right in both."""
+        """A program that can tell the proof from its use has to be right in both, and its checker
+        has to say so."""
         from random import Random
 
         n = len(self.instances)
         for at in Random(f"alone {self._seed}").sample(range(n), min(ASKED_ALONE, n)):
             values = slot_values(self.instances[at])
-            called = self._caller.call_where(self._condition, self._program, "solve", values)
-            if called is None or called.error or called.value != self._answers[at]:
+            found = self._caller.call_checked(
+                self._program, self._checker, values, condition=self._condition
+            )
+            answer = found.answer
+            if answer is None or answer.error or answer.value != self._answers[at]:
                 shown = _shown(self.instances[at])
                 raise _Broken(f"the program gives another answer for {shown} when it is used")
+            self._check_said(self.instances[at], answer.value, found.verdict)
 
     def document(self, broken: str) -> bytes:
         """What was seen, canonical; ``broken`` is the rule that did not hold, if one did not."""
@@ -187,7 +198,8 @@ class _Trial:
             if len(found) >= max(n_instances, 3 + 2 * len(self._ranges)):
                 break
         if len(found) < min(n_instances, 8):
-            raise _Broken(f"only {len(found)} instances are in range and meet the constraint")
+            why = f"; {self._unmet}" if self._unmet else ""
+            raise _Broken(f"only {len(found)} instances are in range and meet the constraint{why}")
         return list(found.values())
 
     def _candidates(self, n_instances: int) -> Iterator[Sequence[Instance]]:
@@ -219,7 +231,12 @@ class _Trial:
     def _are_met(self, candidates: Sequence[Instance]) -> Sequence[bool]:
         if self._condition is None:
             return [True] * len(candidates)
-        return are_met(self._caller, self._condition, candidates)
+        calls = [slot_values(item) for item in candidates]
+        called = self._called(self._condition, "holds", calls)
+        for candidate, item in zip(candidates, called, strict=True):
+            if item.error is not None:
+                self._unmet = self._unmet or f"for {_shown(candidate)} {item.error}"
+        return [unmet(item) is None for item in called]
 
     def _solved(self, instances: Sequence[Instance]) -> list[Answer]:
         calls = [slot_values(instance) for instance in instances]
@@ -244,11 +261,12 @@ class _Trial:
     def _check(self, instances: Sequence[Instance], answers: Sequence[Answer]) -> None:
         said = self._checked(instances, answers)
         for instance, answer, item in zip(instances, answers, said, strict=True):
-            if item.error is not None:
-                raise _Broken(f"the checker fails on {_shown(instance)}: {item.error}")
-            if item.value is not True:
-                shown = answer_text(answer)[:80]
-                raise _Broken(f"the checker refuses {shown} for {_shown(instance)}")
+            self._check_said(instance, answer, item)
+
+    def _check_said(self, instance: Instance, answer: Answer, verdict: Called | None) -> None:
+        refused = refusal(answer, verdict, _shown(instance))
+        if refused is not None:
+            raise _Broken(refused)
 
     def _check_controls(self) -> None:
         """Offer each instance the answer of another."""
@@ -284,12 +302,6 @@ class _Trial:
         if self._changed[-1] == 0:
             raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
         self._check(varied, answers)
-
-
-def are_met(caller: Caller, condition: bytes, instances: Sequence[Instance]) -> Sequence[bool]:
-    """Which instances ``holds`` of the program ``condition`` says ``True`` to."""
-    called = caller.call(condition, "holds", [slot_values(item) for item in instances])
-    return [item.value is True for item in called]
 
 
 def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 HIT = "HIT"
 MISS = "MISS"
 NO_METHOD = "no method for this structure"
-NOT_MET = "the values do not meet the constraint"
-"""Why there is no answer to a problem that its own constraint excludes."""
 
 
 def solve(
@@ -86,11 +84,15 @@ def solve(
             return recall(family, canonical_us, select_us, passed_over)
         caller = caller or caller_of(settings, store, no_sandbox=no_sandbox)
         what = f"method {short(found.digest)}"
-        answer = run_where(caller, found.program, problem.slots, constraint, names, what=what)
-    if answer is None:
-        passed_over = PassedOver()
-        passed_over.note(what, NOT_MET)
-        return recall(family, canonical_us, select_us, passed_over)
+        condition = _condition(constraint, names, problem.slots)
+        try:
+            answer = run_checked(
+                caller, found.program, found.checker, problem.slots, condition=condition, what=what
+            )
+        except NotFound as unmet:
+            passed_over = PassedOver()
+            passed_over.note(what, unmet.message)
+            return recall(family, canonical_us, select_us, passed_over)
     return AnswerFound(
         status=HIT,
         family=family,
@@ -104,6 +106,7 @@ def solve(
         attestation=found.attestation,
         sandbox=caller.enclosure.name,
         reason=None,
+        checked=True,
     )
 
 
@@ -207,7 +210,8 @@ def run_method(
     if stored_family(store, found.method.family).constraint is not None:
         settings.report.notice("the family's constraint is not looked at here: kvg solve does that")
     caller = caller_of(settings, store, no_sandbox=no_sandbox)
-    answer = run_program(caller, found.program, slots, what=f"method {short(found.digest)}")
+    what = f"method {short(found.digest)}"
+    answer = run_checked(caller, found.program, found.checker, slots, what=what)
     return AnswerFound(
         status=HIT,
         family=found.method.family,
@@ -221,6 +225,7 @@ def run_method(
         attestation=found.attestation,
         sandbox=caller.enclosure.name,
         reason=None,
+        checked=True,
     )
 
 
@@ -240,25 +245,44 @@ def run_program(caller: Caller, program: bytes, slots: Sequence[Literal], *, wha
     return _told(called, what)
 
 
-def run_where(
+def run_checked(
     caller: Caller,
     program: bytes,
+    checker: bytes,
     slots: Sequence[Literal],
-    constraint: str | None,
-    names: Sequence[str],
     *,
+    condition: bytes | None = None,
     what: str,
-) -> str | None:
-    """As ``run_program``; None for values that do not meet the constraint: nothing was proved of
-    them, and the program is not run."""
-    if constraint is None:
-        return run_program(caller, program, slots, what=what)
-    from kvg.flow.method import constraint_program
-    from kvg.gates.calls import slot_values
+) -> str:
+    """The answer as text, once ``checker`` has said True to it.
 
-    condition = constraint_program(constraint, names, len(slots))
-    called = caller.call_where(condition, program, "solve", slot_values(slots))
-    return None if called is None else _told(called, what)
+    Raises ``NotFound`` for values that do not meet ``condition``: nothing was proved of them, and
+    the program is not run. ``GateFailed`` when it gives no answer, or one that the checker refuses:
+    a program can turn wrong after its proof, by the clock or as it can tell that from its use.
+    """
+    from kvg.gates.calls import refusal, slot_values
+
+    found = caller.call_checked(program, checker, slot_values(slots), condition=condition)
+    if found.answer is None:
+        raise NotFound(found.unmet or what)
+    answer = _told(found.answer, what)
+    shown = ", ".join(slot.raw for slot in slots)[:120]
+    refused = refusal(found.answer.value, found.verdict, shown)
+    if refused is not None:
+        raise GateFailed(
+            f"{what}: {refused}", hint="nothing is answered; prove a right one: kvg method add"
+        )
+    return answer
+
+
+def _condition(
+    constraint: str | None, names: Sequence[str], slots: Sequence[Literal]
+) -> bytes | None:
+    if constraint is None:
+        return None
+    from kvg.flow.method import condition_of
+
+    return condition_of(constraint, names, len(slots))
 
 
 def _told(called: Called, what: str) -> str:

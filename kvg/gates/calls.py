@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -76,16 +76,17 @@ nonce, sources = eval(read(0, int(read(0, 16))), {'__builtins__': {}})
 out = posix.dup(1)
 posix.dup2(2, 1)
 codes = [compile(source, 'program.py', 'exec') for source in sources]
-def called(number, name, arguments):
+def called(program, name, arguments):
     scope = {'__name__': 'program'}
-    exec(codes[number], scope)
+    is_here = type(program) is int
+    exec(codes[program] if is_here else compile(program, 'program.py', 'exec'), scope)
     if not callable(scope.get(name)):
         raise TypeError('the program defines no ' + name)
     return outward(scope[name](*arguments))
 def work(data):
     try:
-        number, name, arguments = eval(data, {'__builtins__': {}})
-        said = ['value', called(number, name, [inward(v) for v in arguments])]
+        program, name, arguments = eval(data, {'__builtins__': {}})
+        said = ['value', called(program, name, [inward(v) for v in arguments])]
     except BaseException as error:
         said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
     return spelt(said).encode()
@@ -128,31 +129,69 @@ class Caller:
         Raises ``GateFailed`` where there is no sandbox. All that the program does wrong is told in
         what it gave.
         """
-        return self._made([program], [_Call(0, name, arguments, False) for arguments in calls])
+        return tuple(self._made([program], [_Call(0, name, arguments) for arguments in calls]))
 
-    def call_where(
-        self, condition: bytes | None, program: bytes, name: str, arguments: Sequence[Answer]
-    ) -> Called | None:
-        """As one ``call``, where ``holds`` of the program ``condition`` gives True for the same
-        ``arguments``, or without one; else None, and ``program`` is not called."""
-        if condition is None:
-            (called,) = self.call(program, name, [arguments])
-            return called
-        calls = [_Call(0, "holds", arguments, True), _Call(1, name, arguments, False)]
-        is_met, called = self._made([condition, program], calls)
-        return called if is_met.value is True else None
+    def call_checked(
+        self,
+        program: bytes,
+        checker: bytes,
+        arguments: Sequence[Answer],
+        *,
+        condition: bytes | None = None,
+    ) -> Checked:
+        """What ``solve`` of ``program`` gives for ``arguments``, and what ``check`` of ``checker``
+        says to that answer and them; no verdict where there is no answer.
 
-    def _made(self, programs: Sequence[bytes], calls: Sequence[_Call]) -> tuple[Called, ...]:
+        Each comes into the enclosure with its call, when the one before has ended there, with all
+        that it started and left, and finds nothing of it. Neither is called where ``holds`` of the
+        program ``condition`` does not give True for the same ``arguments``.
+        """
+        calls = [_Call(program, "solve", arguments)]
+        if condition is not None:
+            calls.insert(0, _Call(condition, "holds", arguments, is_condition=True))
+
+        def check(answer: Called) -> _Call | None:
+            if answer.error is not None:
+                return None
+            return _Call(checker, "check", [answer.value, *arguments])
+
+        found = self._made([], calls, check)
+        if condition is not None:
+            is_met, *found = found
+            if unmet(is_met) is not None:
+                return Checked(unmet(is_met), None, None)
+        answer, *verdict = found
+        return Checked(None, answer, verdict[0] if verdict else None)
+
+    def _made(
+        self,
+        programs: Sequence[bytes],
+        calls: Sequence[_Call],
+        last: Callable[[Called], _Call | None] | None = None,
+    ) -> list[Called]:
+        """What each of ``calls`` gave, and the one that ``last`` makes of what they ended with."""
         nonce = os.urandom(16).hex().encode()
         given = [framed((nonce, [*programs])), *(call.framed() for call in calls)]
+        calls = [*calls]
+
+        def reply(said: bytes) -> bytes | None:
+            found = [*_told(said, nonce)]
+            if last is None or len(found) < len(calls):
+                return None
+            more = last(found[-1])
+            if more is None:
+                return b""
+            calls.append(more)
+            return more.framed()
+
         taken = self._take()
         try:
             self._keep()
         finally:
-            outcome = taken.finish(b"".join(given))
-        found = tuple(_told(outcome.stdout, nonce))
+            outcome = taken.finish(b"".join(given), None if last is None else reply)
+        found = [*_told(outcome.stdout, nonce)]
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
-        return (*found, *[missing] * (len(calls) - len(found)))
+        return [*found, *[missing] * (len(calls) - len(found))]
 
     def prepare(self) -> None:
         """Start the enclosure of a call to come, which then takes no start. Until that call it is
@@ -181,13 +220,13 @@ class Caller:
 
 @frozen
 class _Call:
-    """One call: which of the programs, which function. After a condition that does not give True
-    no other is made."""
+    """One call: which function, of which of the programs or of one that comes with it. After a
+    condition that does not give True no other is made."""
 
-    program: int
+    program: int | bytes
     name: str
     arguments: Sequence[Answer]
-    is_condition: bool
+    is_condition: bool = False
 
     def framed(self) -> bytes:
         arguments = [encode_value(value) for value in self.arguments]
@@ -200,6 +239,24 @@ class Called:
 
     value: Answer
     error: str | None
+
+
+@frozen
+class Checked:
+    """What a checked call gave. ``unmet`` is why it was not made, None where it was; ``verdict``
+    is what the checker said, None where there was no answer."""
+
+    unmet: str | None
+    answer: Called | None
+    verdict: Called | None
+
+
+def unmet(is_met: Called) -> str | None:
+    """Why values are no instance, by what a condition gave for them; None where they are one."""
+    if is_met.value is True:
+        return None
+    failed = "" if is_met.error is None else f": it can't be computed for them: {is_met.error}"
+    return f"the values do not meet the constraint{failed}"
 
 
 def _told(said: bytes, nonce: bytes) -> Iterator[Called]:
@@ -230,6 +287,17 @@ def _called(body: bytes, status: int) -> Called:
 
 def _error(text: str) -> str:
     return "over the limit on memory" if text.startswith("MemoryError") else text
+
+
+def refusal(answer: Answer, verdict: Called | None, given: str) -> str | None:
+    """Why an answer to what is ``given`` does not count; None where its checker said True."""
+    if verdict is None:
+        return f"the checker was not called for {given}"
+    if verdict.error is not None:
+        return f"the checker fails on {given}: {verdict.error}"
+    if verdict.value is not True:
+        return f"the checker refuses {answer_text(answer)[:80]} for {given}"
+    return None
 
 
 def slot_values(slots: Sequence[Literal]) -> list[Answer]:

@@ -19,6 +19,12 @@ METHOD_GATE: Final = "method"
 PROGRAM_GATE: Final = "test:method"
 """What that proof counts as in a policy: a test. A trace has passed it whose program was proved."""
 
+
+def as_required(gate: str) -> str:
+    """The name under which ``gate`` is required, and shown."""
+    return PROGRAM_GATE if gate == METHOD_GATE else gate
+
+
 FAMILY: Final = "family"
 PROGRAM: Final = "program"
 CHECKER: Final = "checker"

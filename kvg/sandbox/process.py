@@ -7,11 +7,11 @@ import select
 import selectors
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
@@ -28,6 +28,9 @@ LOOK_S: Final = 0.02
 
 END_S: Final = 5.0
 """How long the end of what is killed is waited for. Each process holds a pipe until it ends."""
+
+Reply: TypeAlias = Callable[[bytes], bytes | None]
+"""What is written last, given all that was printed until now; None while that does not tell."""
 
 NOT_RUN: Final = (126, 127)
 """How a call ends whose program can't be run."""
@@ -132,13 +135,14 @@ class Started:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def finish(self, stdin: bytes) -> Outcome:
-        """Give it ``stdin`` and wait for its end; limits on time count from here.
+    def finish(self, stdin: bytes, reply: Reply | None = None) -> Outcome:
+        """Give it ``stdin``, and the ``reply`` to what it prints; wait for its end. Limits on time
+        count from here.
 
         Raises ``GateFailed`` when the enclosure can't be set up, or its program not be run in it.
         """
         with self._stack:
-            outcome = self._watch.wait(stdin)
+            outcome = self._watch.wait(stdin, reply)
             wait_readable(self._ended, END_S)
         if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
             said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
@@ -211,11 +215,12 @@ class _Watch:
         self._enclosure = enclosure
         self._began = time.monotonic()
         self._unwritten = memoryview(b"")
+        self._reply: Reply | None = None
         self._kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
 
-    def wait(self, stdin: bytes) -> Outcome:
+    def wait(self, stdin: bytes, reply: Reply | None = None) -> Outcome:
         self._began = time.monotonic()
-        self._unwritten = memoryview(stdin)
+        self._unwritten, self._reply = memoryview(stdin), reply
         stopped = None
         try:
             stopped = self._read()
@@ -243,15 +248,17 @@ class _Watch:
                     selector.register(stream.fileno(), selectors.EVENT_READ, name)
             if self._process.stdin is not None:
                 os.set_blocking(self._process.stdin.fileno(), False)
-                selector.register(self._process.stdin.fileno(), selectors.EVENT_WRITE, "stdin")
+            self._offer(selector)
             looked = self._began
             while selector.get_map():
                 for key, _ in selector.select(LOOK_S):
                     is_open = self._give() if key.data == "stdin" else self._take(key.fd, key.data)
                     if not is_open:
                         selector.unregister(key.fd)
-                        if key.data == "stdin":
-                            self._close_stdin()
+                    if key.data == "stdout":
+                        self._answer(selector, is_last=not is_open)
+                    if key.data == "stdin" and not is_open and self._reply is None:
+                        self._close_stdin()
                 now = time.monotonic()
                 if sum(map(len, self._kept.values())) >= self._limits.output_bytes:
                     return "output"
@@ -272,6 +279,23 @@ class _Watch:
         except subprocess.TimeoutExpired:
             return "time"
         return None
+
+    def _offer(self, selector: selectors.BaseSelector) -> None:
+        """Have what is unwritten written as it can be taken."""
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.closed and stdin.fileno() not in selector.get_map():
+            selector.register(stdin.fileno(), selectors.EVENT_WRITE, "stdin")
+
+    def _answer(self, selector: selectors.BaseSelector, *, is_last: bool) -> None:
+        """Have the reply to what was printed written, once there is one; it is the last word."""
+        if self._reply is None:
+            return
+        said = self._reply(bytes(self._kept["stdout"]))
+        if said is None and not is_last:
+            return
+        self._reply = None
+        self._unwritten = memoryview(bytes(self._unwritten) + (said or b""))
+        self._offer(selector)
 
     def _give(self) -> bool:
         """Write what can be written now; False when all is, or nobody reads it."""

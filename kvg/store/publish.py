@@ -150,7 +150,7 @@ def _ref_entry(
         expect, time = change.expect, now
     else:
         expect, time = change.previous, change.time
-    if change.digest == current and expect in (ANY, current):
+    if change.digest == current and (expect in (ANY, current) or _is_done(change)):
         return None
     if not isinstance(expect, Anything) and expect != current:
         raise Conflict(
@@ -158,6 +158,11 @@ def _ref_entry(
             hint=f"look at it with kvg log {change.name}, then run it again",
         )
     return RefEntry(time, change.name, change.digest, current)
+
+
+def _is_done(change: RefMove | RefEntry) -> bool:
+    """Whether a value that is there already is all that was wanted, by whomever it was put."""
+    return isinstance(change, RefMove) and change.digest is not None
 
 
 def _is_pinned(tables: Tables, digest: Digest) -> bool:

@@ -134,9 +134,11 @@ class Judgement:
         """Raise ``Untrusted`` unless every required gate passed."""
         missing = unmet(require, (*self.gates, *self.checks))
         if missing:
+            from kvg.problem.method import as_required
+
             raise Untrusted(
                 f"{what}: required gates not met: {', '.join(missing)}; "
-                f"gates: {', '.join(self.gates) or 'none'}",
+                f"gates: {', '.join(map(as_required, self.gates)) or 'none'}",
                 hint="have it pass that, by --gate where it was made, or ask for less: --require",
             )
 

@@ -36,6 +36,7 @@ class VerifiedMethod:
     digest: Digest
     method: Method
     program: bytes
+    checker: bytes
     attestation: Digest
     signers: tuple[str, ...]
     proof: TestResult
@@ -79,8 +80,8 @@ def verify_method(store: Store, digest: Digest, *, require: Sequence[str] = ()) 
     judgement.check_required(required_gates(store, require), what=what)
     method = read_method(store, digest, what=what)
     program = _read_source(store, method.program, f"{what}: {PROGRAM}")
-    _read_source(store, method.checker, f"{what}: {CHECKER}")
-    return VerifiedMethod(digest, method, program, newest.envelope, signers, said)
+    checker = _read_source(store, method.checker, f"{what}: {CHECKER}")
+    return VerifiedMethod(digest, method, program, checker, newest.envelope, signers, said)
 
 
 def proved_by(

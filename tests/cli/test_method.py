@@ -59,6 +59,7 @@ def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
     record = done.record
     assert (record["status"], record["answer"], record["tokens_generated"]) == ("HIT", "1996050", 0)
     assert record["method"] == added["method"] and record["attestation"] == added["attestation"]
+    assert record["checked"]
     assert kvg("solve", TEXT).out == "42\n"
     assert kvg("solve", "-", stdin=TEXT.encode()).out == "42\n"
     assert kvg("method", "run", added["method"], "3", "9").out == "42\n"
@@ -215,6 +216,20 @@ def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: St
     assert kvg("solve", TEXT, "--constraint", "s1 >= s0").out == "6\n"
 
 
+@pytest.mark.parametrize(
+    ("constraint", "why"),
+    [
+        ("s7 > 3", "NameError: name 's7' is not defined"),
+        ("s0 / (s1 - s1) > 1", "ZeroDivisionError"),
+    ],
+)
+def test_a_constraint_that_cannot_be_computed_is_named(
+    kvg: Run, store: Store, constraint: str, why: str
+) -> None:
+    refused = kvg(*ADD, "--constraint", constraint)
+    assert refused.code == 8 and "only 0 instances" in refused.err and why in refused.err
+
+
 def test_values_that_break_the_constraint_are_no_instance(kvg: Run, store: Store) -> None:
     """The method was proved of none of them: it gives what is wrong, or never ends."""
     Path("p.py").write_text("def solve(a, b):\n    while a > b: pass\n    return b - a\n")
@@ -225,6 +240,7 @@ def test_values_that_break_the_constraint_are_no_instance(kvg: Run, store: Store
         assert kvg("solve", TEXT, *constraint).out == "6\n"
         missed = kvg("solve", "Sum the integers from 9 to 3.", *constraint, "--json")
         assert missed.code == 3 and missed.record["answer"] is None
+        assert not missed.record["checked"]
         assert missed.record["reason"] == "the values do not meet the constraint"
     tried = kvg("solve", "Sum the integers from 9 to 3.", *named, "--model", "none", "--json")
     assert tried.code == 3 and tried.record["reason"] == "the values do not meet the constraint"
@@ -490,7 +506,7 @@ def test_a_text_without_slots(kvg: Run, store: Store) -> None:
 def put_method(store: Store, key: PrivateKey, *, gate: str = METHOD_GATE) -> Digest:
     """A method that nobody proved, with ranges that are open on every side."""
     problem = parse_problem(TEXT)
-    program, checker = b"def solve(a, b): return 13\n", b"x"
+    program, checker = b"def solve(a, b): return 13\n", b"def check(*_): return True\n"
     slots = (SlotRange("int"), SlotRange("int"))
     method = Method(problem.family.digest, sha256(program), sha256(checker), slots)
     said = TestResult(PASSED, gate, (Resource("family", method.family),))
@@ -552,10 +568,19 @@ def test_a_policy_that_a_proof_does_not_meet_keeps_a_method_out(
     assert store.log.size == size and not store.methods()
 
 
+@pytest.mark.parametrize("verb", [("solve", TEXT), ("verify",), ("graft", "a")])
+def test_a_gate_that_nothing_passes_is_not_required(
+    kvg: Run, store: Store, verb: tuple[str, ...]
+) -> None:
+    for gate in ("bogus", "", "test|bogus", "consistency:0"):
+        refused = kvg(*verb, "--require", gate)
+        assert refused.code == 2 and "--require" in refused.err, gate
+
+
 def test_a_method_is_used_where_the_policy_is_met(kvg: Run, store: Store) -> None:
     kvg("config", "set", "deposit.require", '["test", "formal|test:method"]')
     assert kvg(*ADD).code == 0
-    for met in ("test", "test:method", "method", "formal|test"):
+    for met in ("test", "test:method", "formal|test"):
         assert kvg("solve", TEXT, "--require", met).out == "42\n"
     refused = kvg("solve", TEXT, "--require", "seeds", "--json")
     assert refused.code == 6 and "not met: consistency" in refused.error["message"]
@@ -588,7 +613,7 @@ def test_a_proof_without_a_sandbox_is_told_wherever_the_method_is_shown(
     assert "sandbox     none" in kvg("method", "show", added["method"]).out
     audited = kvg("audit", "--json").record
     told = {item["digest"]: item["unenclosed"] for item in audited["artifacts"]}
-    assert sorted(told.values()) == [[], ["method"]] and told[added["method"]] == ["method"]
+    assert sorted(told.values()) == [[], ["test:method"]] and told[added["method"]]
     assert all(item["is_method"] and item["stands"] for item in audited["artifacts"])
     assert "method (sandbox: none)" in kvg("audit").out
     assert (

@@ -221,6 +221,9 @@ def test_an_older_trace_that_is_fresh_answers(
 def test_usage(user: models.User, kvg: Kvg) -> None:
     assert kvg("solve", TEXT, "--learn").code == 2
     assert kvg("solve", TEXT, "--model", "absent").code == 3
+    (user.folder / "c.py").write_text(CHECKER)
+    unfit = kvg("solve", "Say yes.", *TRY, "--checker", "c.py")  # and no model is asked
+    assert unfit.code == 2 and "no slot" in unfit.err and "wrote" not in unfit.err
     kvg("config", "set", "deposit.require", "seeds")
     (user.folder / "same.py").write_text(SAME.format("42"))
     refused = kvg("solve", TEXT, *TRY, "--gate", "cmd:python3 same.py", "--learn")

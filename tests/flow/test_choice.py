@@ -22,6 +22,7 @@ from tests.artifacts import key_of, make_store
 
 TEXT = "Add 3 and 4."
 OTHER = "Take 3 from 4."
+CHECKER = b"def check(answer, a, b): return bool(answer)\n"
 GONE = Contract(depends=(Resource("gone.csv", sha256(b"1")),))
 
 
@@ -49,11 +50,11 @@ def put(
     program = f"def solve(a, b): return {name!r}\n".encode()
     family = parse_problem(text).family
     slots = tuple(SlotRange("int", None, "1", str(most)) for _ in family.types)
-    method = Method(family.digest, sha256(program), sha256(b"x"), slots)
+    method = Method(family.digest, sha256(program), sha256(CHECKER), slots)
     named = parse_problem(listed_for or text).family.digest
     said = TestResult(PASSED, METHOD_GATE, (Resource("family", named), *contract.resources()))
     with store.pending() as pending:
-        for data in (program, b"x", family.document, method.document):
+        for data in (program, CHECKER, family.document, method.document):
             pending.put(data)
         payload = encode_test_result(method.digest, said)
         envelope = pending.put(sign_envelope(payload, [key_of(signer)])).digest

@@ -29,16 +29,24 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 TEXT = "Add 3 and 4."
 OTHER = "Add 3 to 4."
 PROGRAM = b"def solve(a, b): return a + b if b else a // b\n"
+CHECKER = b"def check(answer, a, b): return answer - b == a\n"
 
 
-def put_method(store: Store, *, signer: str = "alice", most: str | None = None) -> None:
-    """A method for the family of ``TEXT``, for values of up to ``most``."""
+def put_method(
+    store: Store,
+    *,
+    signer: str = "alice",
+    most: str | None = None,
+    program: bytes = PROGRAM,
+    checker: bytes = CHECKER,
+) -> None:
+    """A method for the family of ``TEXT``, for values of up to ``most``, as if it were proved."""
     family = parse_problem(TEXT).family
     slots = (SlotRange("int"), SlotRange("int", None, "0", most))
-    method = Method(family.digest, sha256(PROGRAM), sha256(b"x"), slots)
+    method = Method(family.digest, sha256(program), sha256(checker), slots)
     said = TestResult(PASSED, METHOD_GATE, (Resource("family", family.digest),))
     with store.pending() as pending:
-        for data in (PROGRAM, b"x", family.document, method.document):
+        for data in (program, checker, family.document, method.document):
             pending.put(data)
         payload = encode_test_result(method.digest, said)
         envelope = pending.put(sign_envelope(payload, [key_of(signer)])).digest
@@ -73,9 +81,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     seen, start, verify = Seen(), calls.start, verifying.verify_method
 
     class Told(Started):
-        def finish(self, stdin: bytes) -> object:  # type: ignore[override]
+        def finish(self, *given: object) -> object:  # type: ignore[override]
             seen.events.append("give")
-            return super().finish(stdin)
+            return super().finish(*given)  # type: ignore[arg-type]
 
     def told_start(job: Job, enclosure: Enclosure) -> Started:
         seen.events.append("start")
@@ -154,6 +162,27 @@ def test_a_program_that_fails_is_told_as_ever(store: Store, settings: Settings, 
     with pytest.raises(GateFailed, match="ZeroDivisionError"):
         flow.solve(store, settings, "Add 3 and 0.")
     assert seen.is_over
+
+
+def test_an_answer_that_its_checker_refuses_is_none(
+    store: Store, settings: Settings, seen: Seen
+) -> None:
+    """A program that has turned wrong since it was proved."""
+    put_method(store, program=b"def solve(a, b): return a + b + (a == 5)\n")
+    found = flow.solve(store, settings, TEXT)
+    assert (found.answer, found.checked) == ("7", True)
+    with pytest.raises(GateFailed, match="the checker refuses 10 for 5, 4"):
+        flow.solve(store, settings, "Add 5 and 4.")
+    with pytest.raises(GateFailed, match="the checker refuses 10 for 5, 4"):
+        flow.run_method(store, settings, parse_problem(TEXT).family.digest, ["5", "4"])
+    assert seen.is_over
+
+
+@pytest.mark.parametrize("said", ["1", "'True'", "answer == 8", "None", "1 / 0", "check"])
+def test_only_true_counts(store: Store, settings: Settings, said: str) -> None:
+    put_method(store, checker=f"def check(answer, a, b): return {said}\n".encode())
+    with pytest.raises(GateFailed, match=r"the checker (refuses|fails on)"):
+        flow.solve(store, settings, TEXT, no_sandbox=True)
 
 
 def missing() -> Enclosure:

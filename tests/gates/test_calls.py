@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import pytest
 
-from kvg.gates.calls import KEPT_READY, Answer, Caller, answer_text
+from kvg.gates.calls import KEPT_READY, Answer, Called, Caller, Checked, answer_text
 from kvg.gates.place import Place
 from kvg.sandbox import Limits, no_enclosure
 
@@ -245,15 +245,113 @@ def test_a_call_does_not_hold_the_pipe_that_tells(caller: Caller) -> None:
     assert [item.value for item in said] == [None, None]
 
 
-def test_a_call_where_a_condition_holds(caller: Caller) -> None:
+ADDS = b"def check(answer, x): return answer == x + 1"
+
+
+def test_an_answer_and_what_its_checker_says(caller: Caller) -> None:
+    for sound, said in ((b"x + 1", True), (b"x", False)):
+        found = caller.call_checked(b"def solve(x): return " + sound, ADDS, [3])
+        assert found.verdict == Called(said, None)
+
+
+def test_every_kind_of_answer_comes_to_its_checker_as_it_is(caller: Caller) -> None:
+    program = b"def solve(x): return x"
+    checker = b"def check(answer, x): return (answer == x and type(answer) is type(x))"
+    for value in VALUES:
+        found = caller.call_checked(program, checker, [value])
+        assert found.answer == Called(value, None)
+        assert found.verdict == Called(True, None)
+
+
+def test_what_gives_no_answer_is_not_checked(caller: Caller) -> None:
+    found = caller.call_checked(b"def solve(x): return 1 / x", ADDS, [0])
+    assert found.answer and found.answer.error and "ZeroDivision" in found.answer.error
+    assert found.verdict is None
+
+
+def test_a_call_is_made_where_a_condition_holds(caller: Caller) -> None:
     condition = b"def holds(x): return x > 1 / (x - 5)"
-    program = b"def solve(x):\n    if x < 0: open('/nowhere')\n    return -x"
-    for value, wanted in ((6, -6), (-6, None), (5, None)):
-        found = caller.call_where(condition, program, "solve", [value])
-        assert (found.value if found else None) == wanted
-    failed = caller.call_where(b"def holds(x): return True", program, "solve", [-1])
-    assert failed is not None and failed.error is not None and "nowhere" in failed.error
-    assert caller.call_where(b"def holds(x): return 1", program, "solve", [1]) is None
+    program = b"def solve(x):\n    if x < 0: open('/nowhere')\n    return x + 1"
+    made = caller.call_checked(program, ADDS, [6], condition=condition)
+    assert made == Checked(None, Called(7, None), Called(True, None))
+    for value, why in ((-6, "the values do not meet the constraint"), (5, "ZeroDivisionError")):
+        found = caller.call_checked(program, ADDS, [value], condition=condition)
+        assert found.answer is None and found.verdict is None
+        assert found.unmet is not None and why in found.unmet
+    failed = caller.call_checked(program, ADDS, [-1], condition=b"def holds(x): return True")
+    assert failed.answer and failed.answer.error and "nowhere" in failed.answer.error
+    assert caller.call_checked(program, ADDS, [1], condition=b"def holds(x): return 1").unmet
+
+
+SEEKER = b"""
+import sys
+def solve(x):
+    seen = [sys._getframe(n) for n in range(len(__import__('inspect').stack()))]
+    held = repr([(frame.f_globals, frame.f_locals) for frame in seen])
+    with open('/proc/self/maps') as maps, open('/proc/self/mem', 'rb') as memory:
+        for line in maps:
+            area, rights, *_, name = line.split(None, 5) + ['']
+            if rights.startswith('rw') and '[v' not in line:
+                start, end = (int(part, 16) for part in area.split('-'))
+                memory.seek(start)
+                try:
+                    held += memory.read(end - start).decode('latin-1')
+                except OSError:
+                    continue
+    return ''.join(chr(ord(c) + 1) for c in 'jdxbngdb') in held
+"""
+
+
+def test_a_program_finds_nothing_of_its_checker(caller: Caller) -> None:
+    checker = b"def check(answer, x): return answer is False  # keycohec"
+    found = caller.call_checked(SEEKER, checker, [1])
+    assert found == Checked(None, Called(False, None), Called(True, None))
+    there = caller.call_checked(SEEKER + b"# keycohec", checker, [1])
+    assert there.answer == Called(True, None)
+
+
+LEAVER = b"""
+import os, time
+def solve(x):
+    open('/tmp/left', 'w').close()
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            open('/tmp/left', 'w').close()
+            time.sleep(0.001)
+    return x + 1
+"""
+
+
+def test_a_checker_finds_nothing_that_the_program_left(caller: Caller) -> None:
+    checker = b"""
+import os
+def check(answer, x):
+    others = [pid for pid in os.listdir('/proc') if pid.isdigit() and int(pid) != os.getpid()]
+    return len(others) < 3 and not os.path.exists('/tmp/left') and answer == x + 1
+"""
+    found = caller.call_checked(LEAVER, checker, [1])
+    assert found.verdict == Called(True, None)
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getppid(), 9)", "os.kill(-1, 9)"])
+def test_a_program_that_ends_its_enclosure_has_no_verdict(caller: Caller, ending: str) -> None:
+    program = f"import os\ndef solve(x):\n    if os.fork() == 0: {ending}\n    return x + 2"
+    found = caller.call_checked(program.encode(), ADDS, [1])
+    assert found.verdict is None or found.verdict.value is not True
+
+
+def test_a_checker_that_fails_or_is_endless_is_named(caller: Caller) -> None:
+    program = b"def solve(x): return x + 1"
+    for checker, named in (
+        (b"def check(answer, x): return 1 / 0", "ZeroDivisionError"),
+        (b"def check(answer, x):\n    while True: pass", "limit on cpu"),
+        (b"import os\ndef check(answer, x): os._exit(0)", "ended with 0"),
+        (b"x", "NameError"),
+    ):
+        found = caller.call_checked(program, checker, [1])
+        assert found.answer == Called(2, None)
+        assert found.verdict and found.verdict.error and named in found.verdict.error
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,18 @@ def test_a_ref_that_moved_is_a_conflict(tmp_path: Path) -> None:
         store.set_ref("other", None, expect=two)
 
 
+def test_who_wants_what_another_has_done_meanwhile_has_it(tmp_path: Path) -> None:
+    """Two that store one artifact under one name at once: the second is not refused."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, expect=None)
+    size = store.log.size
+    assert a.deposit(store, key, expect=None).digest == made.digest
+    store.set_ref("demo", made.digest, expect=None)
+    assert store.log.size == size and store.ref("demo") == made.digest
+    with pytest.raises(Conflict):  # what a log says is not what somebody wants
+        store.publish([RefEntry(0, "demo", made.digest, None)])
+
+
 def test_a_chain_of_moves_in_one_publication(tmp_path: Path) -> None:
     store, key = a.make_store(tmp_path)
     one = a.deposit(store, key, ids=range(10)).digest

@@ -87,7 +87,7 @@ def answer(record: AnswerFound, view: View) -> Iterator[str]:
     if record.answer is None:
         view.aside(f"miss: {record.reason}: family {record.family}")
         return
-    yield f"{record.answer}\n"
+    yield f"{printable(record.answer) if view.person else record.answer}\n"
     if view.person or view.verbose:
         view.aside(_origin(record))
     if record.draft is not None:
@@ -104,7 +104,8 @@ def _origin(record: AnswerFound) -> str:
     attested = brief(record.attestation) if record.attestation else "none"
     if record.method is None:
         return f"trace {brief(record.artifact or '')}, {n_tokens} generated, attested by {attested}"
-    return f"method {brief(record.method)}, {n_tokens} generated, attested by {attested}"
+    checked = "checked, " if record.checked else ""
+    return f"method {brief(record.method)}, {checked}{n_tokens} generated, attested by {attested}"
 
 
 def _drafted(draft: Mapping[str, object]) -> str:

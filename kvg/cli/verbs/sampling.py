@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from kvg.cli.values import known_gates
 from kvg.flow.requests import Sampling
 
 MaxTokens = Annotated[
@@ -22,7 +23,12 @@ Stop = Annotated[
 Stream = Annotated[bool, typer.Option("--stream", help="Write the text as it comes.")]
 Require = Annotated[
     list[str] | None,
-    typer.Option("--require", metavar="GATE", help="Refuse what is stored without this gate."),
+    typer.Option(
+        "--require",
+        metavar="GATE",
+        callback=known_gates,
+        help="Refuse what is stored without this gate.",
+    ),
 ]
 
 

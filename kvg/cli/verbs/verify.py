@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvg.cli.invocation import invocation
-from kvg.cli.values import parse_percent
+from kvg.cli.values import known_gates, parse_percent
 from kvg.flow.records import Record
 
 
@@ -19,7 +19,9 @@ def verify(
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", metavar="GATE", help="A gate that must have passed."),
+        typer.Option(
+            "--require", metavar="GATE", callback=known_gates, help="A gate that must have passed."
+        ),
     ] = None,
     expect_digest: Annotated[
         str | None,
