@@ -71,6 +71,7 @@ class Registry:
         self._connections = web.Connections(self._host)
         self._guard = threading.Lock()
         self._authorization: str | None = None
+        self._lists_referrers = True
 
     def tags(self) -> tuple[str, ...] | None:
         """Every tag, ascending; None where there is no such repository."""
@@ -107,7 +108,7 @@ class Registry:
         headers = {"Accept": f"{oci.IMAGE}, {oci.INDEX}"}
         response = self._ask("GET", f"{self._base}/manifests/{quote(reference)}", headers)
         if response.status in web.ABSENT:
-            self._connections.drop()
+            self._passed_over(response)
             return None
         data = self._whole(response, (200,), reference)
         digest = sha256(data)
@@ -153,12 +154,14 @@ class Registry:
     def referrers(self, digest: Digest) -> tuple[oci.Descriptor, ...]:
         """What refers to a manifest, by the registry's own list or by the fallback tag."""
         what = f"{self.url}: referrers of {short(digest)}"
-        response = self._ask("GET", f"{self._base}/referrers/{digest}")
-        if response.status == 200:
-            return oci.parse_index(self._whole(response, (200,), digest), what=what)
-        self._connections.drop()
-        if response.status not in web.ABSENT:
-            raise self._refused(response, digest)
+        if self._lists_referrers:
+            response = self._ask("GET", f"{self._base}/referrers/{digest}")
+            if response.status == 200:
+                return oci.parse_index(self._whole(response, (200,), digest), what=what)
+            self._passed_over(response)
+            if response.status not in web.ABSENT:
+                raise self._refused(response, digest)
+            self._lists_referrers = False  # one that does has an empty list where there are none
         listed = self.manifest(fallback_tag(digest))
         return () if listed is None else oci.parse_index(listed.data, what=what)
 
@@ -392,6 +395,15 @@ class Registry:
             self._connections.drop()
             raise Corrupt(f"{self.url}: {what} is too large")
         return data
+
+    def _passed_over(self, response: HTTPResponse) -> None:
+        """Read what is said beside a short answer, so that the connection can be used again."""
+        try:
+            response.read(MAX_SMALL_BYTES)
+        except web.FAILURES:
+            self._connections.drop()
+        if not response.isclosed():
+            self._connections.drop()
 
     def _refused(self, response: HTTPResponse, what: str) -> RemoteFailed:
         self._connections.drop()

@@ -80,7 +80,16 @@ class RegistryRemote:
         self._objects: dict[Digest, tuple[Descriptor, bool]] = {}
         self._held: dict[Digest, Held] = {}
         self._tagged: dict[str, Tagged | None] = {}
+        self._listed: tuple[str, ...] = ()
+        """Every tag, as ``check`` saw them."""
+        self._just_seen: set[str] = set()
+        """Tags that were looked at to tell which there are, and not asked for since."""
         self._is_read = False
+        self._reading = threading.Lock()
+        self._asked: set[Digest] = set()
+        self._last: Digest | None = None
+        self._up: set[Digest] = set()
+        """Blobs that were seen there, or put."""
         self._logs: dict[str, RegistryLog] = {}
         self._turn: Turn | None = None
 
@@ -92,8 +101,8 @@ class RegistryRemote:
         tag_of(name, self.url)
 
     def check(self) -> None:
-        tags = self._registry.tags()
-        if not any(tag.startswith("_kvg.") for tag in tags or ()):
+        self._listed = self._tags()
+        if not any(tag.startswith("_kvg.") for tag in self._listed):
             raise NotFound(f"{self.url}: no remote there", hint="kvg push makes one")
 
     def store_log(self) -> None:
@@ -103,16 +112,15 @@ class RegistryRemote:
         return None  # a repository is there as soon as something is pushed to it
 
     def missing(self, digests: Sequence[Digest]) -> frozenset[Digest]:
-        unknown = [digest for digest in digests if self._known(digest) is None]
-        if unknown:
-            self._read_all()
-        return frozenset(digest for digest in unknown if self._known(digest) is None)
+        return frozenset(self._unknown(digests, everywhere=self._last is None))
 
     def get(self, digest: Digest, *, start: int = 0, limit: int) -> Iterator[bytes]:
-        found = self._find(digest)
+        found = None if self._unknown([digest]) else self._known(digest)
         if found is None:
             raise NotFound(f"{self.url}: object {short(digest)}: not there")
         layer, is_raw = found
+        if layer.media_type == oci.MANIFEST:
+            self._last = digest
         if not is_raw:
             yield from self._registry.blob(layer.digest, start=start, limit=limit)
             return
@@ -127,10 +135,11 @@ class RegistryRemote:
 
     def put_blob(self, digest: Digest, parts: Sequence[Buffer], *, again: bool = False) -> bool:
         """Put a blob unless it is there (``again``: also then); whether it was put."""
-        if not again and self._registry.has_blob(digest):
-            return False
-        self._registry.put_blob(digest, parts)
-        return True
+        is_new = again or not (digest in self._up or self._registry.has_blob(digest))
+        if is_new:
+            self._registry.put_blob(digest, parts)
+        self._up.add(digest)
+        return is_new
 
     def blob_is_good(self, digest: Digest, size: int) -> bool:
         """Whether the bytes of a blob there have the digest that it is named by."""
@@ -160,21 +169,28 @@ class RegistryRemote:
             return self._logs.setdefault(origin, RegistryLog(self._registry, origin))
 
     def refs(self) -> tuple[str, ...]:
-        self._read_all()
+        self._read_tags()
         with self._guard:
             found = [tag for tag, tagged in self._tagged.items() if tagged is not None]
         return tuple(sorted(tag.replace("..", "/") for tag in found))
 
     def pointer(self, name: str) -> Pointer | None:
-        found = self._standing(self._look(tag_of(name, self.url)))
+        return self._pointer(self._look(tag_of(name, self.url)))
+
+    def _pointer(self, tagged: Tagged | None) -> Pointer | None:
+        found = self._standing(tagged)
         if isinstance(found, layout.MalformedPointer):
             raise found
         return found
 
     def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
         def read(name: str) -> Pointer | Corrupt | None:
+            tag = tag_of(name, self.url)
+            with self._guard:
+                is_seen = tag in self._just_seen
+                self._just_seen.discard(tag)
             try:
-                return self.pointer(name)
+                return self._pointer(self._tagged[tag] if is_seen else self._look(tag))
             except Corrupt as error:
                 return error
 
@@ -190,25 +206,31 @@ class RegistryRemote:
     ) -> None:
         tag = tag_of(name, self.url)
         self._take_turn()
-        there = self._look(tag)
-        if not _is_same(self._standing(there), expect):
-            raise self._moved(name)
         if pointer is None:
-            if there is not None:
-                self._registry.delete_manifest(there.digest)
-                self._tagged.pop(tag, None)
+            self._take_off(name, tag, expect)
             return
         held = self._held.get(value) if value is not None else None
         if held is None:
             raise RemoteFailed(f"{self.url}: {name}: its artifact was not put")
         data = oci.encode_image(_image(name, pointer, held))
         self._attest(held, oci.describe(data, oci.IMAGE, artifact_type=oci.ARTIFACT), data)
-        now = self._look(tag)
-        if not _is_same(self._standing(now), expect):
-            raise self._moved(name)
+        self._expected(name, tag, expect)
         self._registry.put_manifest(tag, data, oci.IMAGE)
         if (now := self._look(tag)) is None or now.digest != sha256(data):
             raise self._moved(name)
+
+    def _take_off(self, name: str, tag: str, expect: Expected) -> None:
+        there = self._expected(name, tag, expect)
+        if there is not None:
+            self._registry.delete_manifest(there.digest)
+            self._tagged.pop(tag, None)
+
+    def _expected(self, name: str, tag: str, expect: Expected) -> Tagged | None:
+        """What is under ``tag`` now. Raises ``Conflict`` unless it is what is expected."""
+        there = self._look(tag)
+        if not _is_same(self._standing(there), expect):
+            raise self._moved(name)
+        return there
 
     def offers(self) -> Mapping[str, str]:
         image = self._image(KEYS_TAG, oci.KEYS)
@@ -333,11 +355,11 @@ class RegistryRemote:
         if tagged is None:
             return None
         notes = dict(tagged.image.annotations)
-        origin, digits = notes.get(oci.ORIGIN, ""), notes.get(oci.POSITION, "")
+        position = _position(tagged)
         try:
-            if not digits.isascii() or not digits.isdigit() or len(digits) > 16:
+            if position is None:
                 raise Corrupt("no position")
-            return layout.Pointer(origin, int(digits))
+            return layout.Pointer(notes.get(oci.ORIGIN, ""), position)
         except Corrupt as error:
             return layout.MalformedPointer(
                 f"{self.url}: a ref without a pointer: {error.message}",
@@ -371,26 +393,51 @@ class RegistryRemote:
         with self._guard:
             return self._objects.get(digest)
 
-    def _find(self, digest: Digest) -> tuple[Descriptor, bool] | None:
-        if self._known(digest) is None:
-            self._read_all()
-        return self._known(digest)
-
     def _tags(self) -> tuple[str, ...]:
         return self._registry.tags() or ()
 
-    def _read_all(self) -> None:
-        """Look at every tag, and at what refers to each artifact, once."""
-        with self._guard:
+    def _unknown(self, digests: Sequence[Digest], *, everywhere: bool = True) -> list[Digest]:
+        """Those of ``digests`` of which nothing is known, once as much was asked as it takes.
+
+        ``everywhere``: also of what is attested of other artifacts than that asked for last, which
+        has all its own objects beside it.
+        """
+        unknown = [digest for digest in digests if self._known(digest) is None]
+        for ask in (self._read_tags, self._ask_of_the_last, self._ask_of_all):
+            if unknown and (everywhere or ask != self._ask_of_all):
+                ask()
+                unknown = [digest for digest in unknown if self._known(digest) is None]
+        return unknown
+
+    def _read_tags(self) -> None:
+        """Look at every tag, once; who comes second waits."""
+        with self._reading:
             if self._is_read:
                 return
+            wanted = [tag for tag in self._listed or self._tags() if is_ref_tag(tag)]
+            unseen = [tag for tag in wanted if tag not in self._tagged]
+            at_once(self._look, unseen, askers=ASKERS)
+            self._just_seen.update(unseen)
             self._is_read = True
-        wanted = [tag for tag in self._tags() if is_ref_tag(tag)]
-        unseen = [tag for tag in wanted if tag not in self._tagged]
-        at_once(self._look, unseen, askers=ASKERS)
+
+    def _ask_of_the_last(self) -> None:
+        """What is attested of the artifact whose manifest was asked for last, as it was put last:
+        nearly always that is where the next objects are."""
+        with self._guard:
+            own = [t for t in self._tagged.values() if t and t.image.config.digest == self._last]
+        self._ask_of([item.digest for item in sorted(own, key=lambda t: _position(t) or 0)[-1:]])
+
+    def _ask_of_all(self) -> None:
         with self._guard:
             subjects = [tagged.digest for tagged in self._tagged.values() if tagged is not None]
-        at_once(self._learn_referrers, subjects, askers=ASKERS)
+        self._ask_of(subjects)
+
+    def _ask_of(self, subjects: Sequence[Digest]) -> None:
+        """Learn what refers to ``subjects``, of each once; who comes second waits."""
+        with self._reading:
+            new = [subject for subject in subjects if subject not in self._asked]
+            at_once(self._learn_referrers, new, askers=ASKERS)
+            self._asked.update(new)
 
     def _learn_referrers(self, subject: Digest) -> None:
         for item in self._registry.referrers(subject):
@@ -420,6 +467,12 @@ class RegistryRemote:
         said = oci.describe(made, oci.IMAGE, artifact_type=oci.ATTESTATION)
         if not self._registry.put_manifest(said.digest, made, oci.IMAGE):
             self._registry.refer(subject.digest, said)
+
+
+def _position(tagged: Tagged) -> int | None:
+    """The entry that a tag's image manifest says to be of; None where it says none."""
+    digits = dict(tagged.image.annotations).get(oci.POSITION, "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 16 else None
 
 
 def _is_same(found: Expected, expected: Expected) -> bool:

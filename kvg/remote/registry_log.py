@@ -43,7 +43,7 @@ class RegistryLog:
 
     def read(self, name: str, limit: int) -> bytes | None:
         self._check_name(name)
-        if self._image is None or name in _HEADS:
+        if self._image is None or name == layout.CHECKPOINT:  # what is beside it goes with it
             self._image = tagged_image(self._registry, self._tag, oci.LOG)
         layer = self._layers().get(name)
         if layer is None:
