@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -68,18 +70,17 @@ class LoadedModel:
     def stock_logits(self, ids: Sequence[int]) -> torch.Tensor:
         """Logits ``[len(ids), vocabulary]`` of one pass without kvg's attention and operators.
 
-        Of an invariant model that nothing else uses meanwhile: its attention is exchanged.
+        It is made by a twin of the module with the same tensors, whose settings are its own: other
+        threads may compute with the module meanwhile.
         """
         tokens = torch.tensor([list(ids)], dtype=torch.long, device=self.device)
         positions = torch.arange(len(ids), device=self.device).unsqueeze(0)
-        try:
-            self.module.set_attn_implementation("eager")
-            use_invariant_experts(self.module, "eager")
-            with torch.inference_mode():
-                out = self.module(input_ids=tokens, position_ids=positions, use_cache=False)
-        finally:
-            self.module.set_attn_implementation(ATTENTION_NAME)
-            use_invariant_experts(self.module, EXPERTS_NAME)
+        shared = itertools.chain(self.module.parameters(), self.module.buffers())
+        twin = copy.deepcopy(self.module, {id(tensor): tensor for tensor in shared})
+        twin.set_attn_implementation("eager")
+        use_invariant_experts(twin, "eager")
+        with torch.inference_mode():
+            out = twin(input_ids=tokens, position_ids=positions, use_cache=False)
         return out.logits[0]  # type: ignore[no-any-return]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 import torch
@@ -120,6 +120,35 @@ def test_eight_threads_of_callers_on_one_session(tiny: dict[str, Path], family: 
         assert list(pool.map(call, range(8))) == expected
     x = torch.ones(2, 3)
     assert torch.equal(x @ x.T, torch.full((2, 2), 3.0))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_session_that_opens_on_a_model_disturbs_nobody_who_uses_it(
+    tiny: dict[str, Path], family: str
+) -> None:
+    """The self-check has the same weights computed in the stock way, beside passes of others."""
+    first = models.session(tiny[family])
+    ids, begun, done = text_ids(30), Barrier(2), Event()
+
+    def use() -> set[Digest]:
+        found = set()
+        begun.wait()
+        while not done.is_set() or not found:
+            found.add(tensor_digest(first.run(first.slot(), ids, [29])[0]))
+        return found
+
+    expected = tensor_digest(first.run(first.slot(), ids, [29])[0])
+    with ThreadPoolExecutor(1) as pool:
+        used = pool.submit(use)
+        begun.wait()
+        try:
+            for _ in range(4):
+                first.model.stock_logits(ids)
+            second = session_of(first.model, schedule=None)
+        finally:
+            done.set()
+        assert used.result() == {expected}
+    assert tensor_digest(second.run(second.slot(), ids, [29])[0]) == expected
 
 
 Written = tuple[list[int], Digest, list[tuple[str, int, int, Digest]]]
