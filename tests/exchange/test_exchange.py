@@ -54,6 +54,21 @@ def test_what_is_pushed_is_cloned_whole(alice: Person, bob: Person, share: Path)
     assert not any((bob.store.staging / "quarantine").rglob("*.part"))
 
 
+def test_an_artifact_that_shares_half_its_pages_sends_half(alice: Person, share: Path) -> None:
+    base = alice.deposit("base", range(5, 37))
+    alice.push()
+    longer = alice.deposit("longer", range(5, 69))
+    pages = {
+        name: {page.digest for page in alice.store.manifest(name).pages} for name in (base, longer)
+    }
+    shared, new = pages[base] & pages[longer], pages[longer] - pages[base]
+    assert len(shared) >= 4 and len(new) >= 4
+    pushed = alice.push().transfer
+    assert pushed.objects_skipped == len(shared) + 1  # and the source, which both name
+    assert pushed.objects_sent == len(new) + 3  # token ids, attestation, manifest
+    assert all((share / object_name(page)).exists() for page in new)
+
+
 def test_nothing_new_moves_nothing(alice: Person, bob: Person, share: Path) -> None:
     alice.deposit("demo")
     alice.push()
