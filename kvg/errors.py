@@ -120,6 +120,9 @@ KINDS: tuple[type[KvgError], ...] = (
 )
 """Every kind, in the order of the exit code table."""
 
+AGAIN = "run it again: what is done is kept"
+"""The hint where nothing else helps against what a remote, or the way to it, did."""
+
 SEVERITY: tuple[int, ...] = (6, 5, 11, 7, 8, 4, 10, 9, 3, 1)
 """Exit codes of findings, the most severe first: of several that are found, the first decides."""
 

@@ -125,6 +125,11 @@ ENVIRONMENT: Rows = (
     ("KVG_SSH_COMMAND", "the command that reaches ssh:// remotes; ssh if unset"),
     ("AWS_*", "the login, region and endpoint of s3:// remotes, as other tools read them"),
     ("DOCKER_CONFIG", "the folder of docker's config.json, with the logins of oci:// remotes"),
+    (
+        "http_proxy, https_proxy",
+        "the proxy of such remotes, and of oci:// ones; all_proxy: of both",
+    ),
+    ("no_proxy", "hosts and domains that are reached without a proxy"),
     ("XDG_CONFIG_HOME", "the user's configuration is kvg/config.toml in it; ~/.config if unset"),
     ("XDG_DATA_HOME", "the user's keys are kvg/keys in it; ~/.local/share if unset"),
     ("XDG_CACHE_HOME", "caches are in kvg in it; ~/.cache if unset"),

@@ -171,6 +171,7 @@ def stdin_bytes() -> bytes:
 
 
 def _enter(stack: ExitStack, folder: Path) -> None:
+    os.getcwd()  # it raises its own error where the folder to come back to is gone
     try:
         stack.enter_context(chdir(folder))
     except OSError as error:

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from kvg.errors import Bug, Incompatible, Interrupted, KvgError, NoSpace, UsageError
+from kvg.errors import Bug, Incompatible, Interrupted, KvgError, NoSpace, NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,8 +148,18 @@ def _words(ctx: object) -> str:
     return " ".join(reversed(words)) or "kvg"
 
 
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _foreign(error: BaseException) -> KvgError:
     """What an exception that is not kvg's own means to the user."""
+    if isinstance(error, FileNotFoundError) and _is_nowhere():
+        return NotFound("the folder that kvg was started in is gone", hint="cd to another")
     if isinstance(error, OSError) and error.errno is not None:
         from kvg import durable
 

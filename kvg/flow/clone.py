@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from kvg.errors import Conflict, KvgError, NotFound, UsageError
+from kvg.errors import AGAIN, Conflict, KvgError, NotFound, UsageError
 from kvg.flow.exchange.contact import Ask, choose, trust_all
 from kvg.flow.exchange.fetching import Fetch
 from kvg.flow.exchange.places import DEFAULT, SECTION, find_place, opened
 from kvg.flow.exchange.telling import counted
 from kvg.flow.pull import take
+from kvg.flow.records.findings import Finding
 from kvg.flow.remote import absolute
 from kvg.flow.settings import STORE_FOLDER, keyring_of
 from kvg.remote.address import check_address, open_remote, parse_address, shown
@@ -49,7 +52,11 @@ def clone(
     root = settings.cwd / (folder or Path(_name_of(url)))
     if (root / STORE_FOLDER / "format").exists() or (root / "format").exists():
         again = "".join(f" --trust {text}" for text in trust)
-        raise Conflict(f"{root}: a store is there already", hint=f"kvg -C {root} pull{again}")
+        raise Conflict(
+            f"{root}: a store is there already", hint=f"kvg -C {quote(str(root))} pull{again}"
+        )
+    if os.path.lexists(root) and not root.is_dir():
+        raise UsageError(f"{root}: is a file, and no folder", hint="kvg clone URL DIR")
     keys = _first_contact(settings, url, pattern, trust, ask)
     store = Store.init(
         root,
@@ -63,13 +70,19 @@ def clone(
         place = find_place(store, DEFAULT)
         with opened(place, settings) as remote, store.exchange.exclusive():
             work = Fetch(store, settings, place, remote, pages=pages)
-            yield from counted(take(work, store, settings, None, "clone"))
+            for record in counted(take(work, store, settings, None, "clone")):
+                is_cut = isinstance(record, Finding) and record.hint == AGAIN
+                yield replace(record, hint=_go_on(root)) if is_cut else record
     except KvgError as error:
-        if error.hint is None:
-            error.hint = f"go on with kvg -C {root} pull"
+        if error.hint in (None, AGAIN):
+            error.hint = _go_on(root)
         raise
     finally:
         store.close()
+
+
+def _go_on(root: Path) -> str:
+    return f"go on with kvg -C {quote(str(root))} pull"
 
 
 def _settings_of(url: str, pattern: str | None, *, pages: bool) -> dict[str, str | bool]:
@@ -91,7 +104,10 @@ def _first_contact(
         if not names:
             raise NotFound(
                 f"{remote.url}: no refs there",
-                hint="once its owner has pushed some, clone it; kvg init makes an empty store",
+                hint="once its owner has pushed some, clone it; kvg init makes an empty store"
+                if remote.store_log() is None
+                else "that is a store, whose own refs it keeps to itself: there, kvg remote add "
+                "origin FOLDER and kvg push, then kvg clone FOLDER",
             )
         if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             raise NotFound(

@@ -495,6 +495,7 @@ class Push:
             resumed=self._sent.resumed,
             seconds=time.monotonic() - self._began,
             dry_run=self._settings.dry_run,
+            read_back=self._sent.read_back,
         )
 
     def delete(self, refs: Sequence[str]) -> Iterator[Record]:

@@ -9,7 +9,13 @@ from typing import Final
 
 from kvg.frozen import frozen
 
-VARIABLES: Final = ("DOCKER_CONFIG", "KVG_SSH_COMMAND")
+PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+VARIABLES: Final = (
+    "DOCKER_CONFIG",
+    "KVG_SSH_COMMAND",
+    *PROXIES,
+    *(name.upper() for name in PROXIES),
+)
 PREFIXES: Final = ("AWS_",)
 """Variables, by name or beginning, that remotes go by."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from kvg.errors import Corrupt, UsageError
+from kvg.errors import RemoteFailed, UsageError
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ FORMS: Final = {
     "file": "file:///PATH, with %3F for ? and %23 for #",
 }
 """How an address of each kind is written."""
+
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+"""This machine."""
 
 STORE_FOLDER: Final = ".kvg"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -104,7 +107,7 @@ def parse_address(url: str) -> Address:
     if kind == "s3":
         return _bucket_address(url, authority, path)
     host, port = _server(url, kind, server)
-    user, password = _login(url, kind, login if "@" in authority else None)
+    user, password = _login(url, kind, host, login if "@" in authority else None)
     return Address(kind, _path(url, kind, slash + path), host, port, user, password)
 
 
@@ -166,7 +169,7 @@ def _is_ipv6(text: str) -> bool:
     return text.isascii()
 
 
-def _login(url: str, kind: str, login: str | None) -> tuple[str | None, str | None]:
+def _login(url: str, kind: str, host: str, login: str | None) -> tuple[str | None, str | None]:
     """The name and password in an address, where this kind takes them."""
     if login is None:
         return None, None
@@ -176,6 +179,8 @@ def _login(url: str, kind: str, login: str | None) -> tuple[str | None, str | No
         raise _refused(url, "a password can't be given", "ssh-copy-id, or an agent")
     if kind in REGISTRIES:
         raise _refused(url, "a login can't be given", "docker login HOST")
+    if kind == "http" and host not in LOCAL:
+        raise _refused(url, "a login would go there for all to read", "https://NAME:PASSWORD@HOST")
     if kind == "ssh" and (not user or user.startswith("-") or not user.isprintable()):
         raise _refused(url, "no name of a user", FORMS[kind])
     return user, password
@@ -252,7 +257,7 @@ def _files(url: str, address: Address, cwd: Path, access: Access) -> Files:
     if address.kind in WEB:
         from kvg.remote.http import HttpFiles
 
-        return HttpFiles(url)
+        return HttpFiles(url, access)
     if address.kind == "ssh":
         from kvg.remote.ssh import SshFiles
 
@@ -277,4 +282,7 @@ def _folder(path: Path) -> Path:
     try:
         return inner if not (path / "format").exists() and (inner / "format").exists() else path
     except OSError as error:
-        raise Corrupt(f"{path}: {error.strerror}") from None
+        words = (error.strerror or str(error)).lower()
+        raise RemoteFailed(
+            f"{path}: {words}", hint="check who may read it, and the mount"
+        ) from None

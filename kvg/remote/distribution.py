@@ -18,10 +18,10 @@ from urllib.parse import quote, urlencode
 
 from kvg import canon
 from kvg.digest import Digest, sha256, short
-from kvg.errors import Corrupt, NotFound, RemoteFailed
+from kvg.errors import AGAIN, Corrupt, NotFound, RemoteFailed
 from kvg.frozen import frozen
 from kvg.remote import oci, web
-from kvg.remote.address import parse_address
+from kvg.remote.address import LOCAL, parse_address
 from kvg.remote.docker_login import login_for
 from kvg.remote.files import PIECE_BYTES
 from kvg.remote.pace import TooSlow, watched
@@ -36,8 +36,6 @@ MAX_SMALL_BYTES: Final = 1 << 20
 MANIFEST_PAUSES_S: Final = (0.05, 0.2, 0.8)
 PASSING: Final = (400, 404, 429, 500, 502, 503, 504)
 """Answers to a manifest that may be others a moment later."""
-
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @frozen
@@ -61,14 +59,14 @@ class Registry:
         Raises ``UsageError`` on an address that is none.
         """
         address = parse_address(url)
-        is_plain = address.kind == "oci+http" or address.host in _LOCAL
+        is_plain = address.kind == "oci+http" or address.host in LOCAL
         self._host = web.host_of(address, scheme="http" if is_plain else "https")
         self.name = address.path
         self.url = f"{address.kind}://{address.server}/{address.path}"
         self._server = address.server
         self._access = access
         self._base = f"/v2/{address.path}"
-        self._connections = web.Connections(self._host)
+        self._connections = web.Connections(self._host, access)
         self._guard = threading.Lock()
         self._authorization: str | None = None
         self._lists_referrers = True
@@ -190,7 +188,7 @@ class Registry:
         self._whole(response, (202,), digest)
         target = self._target(response, digest)
         if target.host != self._host:
-            raise RemoteFailed(f"{self.url}: wants blobs on another host, {target.host.name}")
+            raise RemoteFailed(f"{self.url}: wants blobs on another host, {target.host}")
         mark = "&" if "?" in target.path else "?"
         path = f"{target.path}{mark}{urlencode({'digest': digest})}"
         headers = {"Content-Type": "application/octet-stream"}
@@ -269,7 +267,7 @@ class Registry:
         host = target.host
         if self._host.scheme == "https" and host.scheme != "https":
             raise RemoteFailed(f"{self.url}: redirects to plain http on {host.name}")
-        connection = web.connect(host)
+        connection = web.connect(host, self._access)
         try:
             connection.request("GET", target.path, headers={"User-Agent": "kvg", **headers})
             return connection, web.answer_of(connection)
@@ -358,7 +356,7 @@ class Registry:
                 f"{self.url}: wants the login to be sent to another host, {host.name}"
             )
         query = urlencode({key: said[key] for key in ("service", "scope") if key in said})
-        connection = web.connect(host)
+        connection = web.connect(host, self._access)
         try:
             headers = {"User-Agent": "kvg"} | ({} if basic is None else {"Authorization": basic})
             connection.request("GET", f"{path}?{query}", headers=headers)
@@ -407,17 +405,14 @@ class Registry:
 
     def _refused(self, response: HTTPResponse, what: str) -> RemoteFailed:
         self._connections.drop()
-        is_login = response.status in (401, 403)
-        return RemoteFailed(
-            f"{self.url}: {what[:80]}: refused with {response.status}",
-            hint=f"docker login {self._server}" if is_login else None,
-        )
+        words, hint = web.words_of_status(response.status)
+        if response.status in (401, 403):
+            hint = f"docker login {self._server}"
+        return RemoteFailed(f"{self.url}: {what[:80]}: {words}", hint=hint)
 
     def _failed(self, error: BaseException, what: str) -> RemoteFailed:
-        return RemoteFailed(
-            f"{self.url}: {what[:80]}: {web.words_of(error)}",
-            hint="run it again: what is done is kept",
-        )
+        told = f"{web.words_of(error)}{self._connections.told}"
+        return RemoteFailed(f"{self.url}: {what[:80]}: {told}", hint=AGAIN)
 
 
 def fallback_tag(digest: Digest) -> str:

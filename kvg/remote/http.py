@@ -11,7 +11,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kvg.errors import NotFound, RemoteFailed
+from kvg.errors import AGAIN, NotFound, RemoteFailed
 from kvg.remote import files as asking
 from kvg.remote import web
 from kvg.remote.address import parse_address
@@ -20,6 +20,7 @@ from kvg.remote.pace import TooSlow, watched
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer, Digest
+    from kvg.remote.access import Access
     from kvg.remote.address import Address
 
 
@@ -30,14 +31,14 @@ class HttpFiles:
     keeps_folders = False
     writes_in_turn = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access) -> None:
         """Raises ``UsageError`` on an address that is none."""
         address = parse_address(url)
         self._host = web.host_of(address, scheme=address.kind)
         self._base = address.path
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "kvg", **_login(address)}
         self._url = f"{self._host}{self._base}"
-        self._connections = web.Connections(self._host)
+        self._connections = web.Connections(self._host, access)
 
     @property
     def url(self) -> str:
@@ -184,7 +185,7 @@ class HttpFiles:
             raise RemoteFailed(f"{self._url}/{name}: redirects to what is no address")
         if target.host != self._host:
             raise RemoteFailed(
-                f"{self._url}/{name}: redirects to another host, {target.host.name}",
+                f"{self._url}/{name}: redirects to another host, {target.host}",
                 hint="give that address yourself if you mean it: kvg remote set NAME URL",
             )
         return target.path
@@ -192,18 +193,14 @@ class HttpFiles:
     def _check_status(self, response: HTTPResponse, name: str, good: Sequence[int]) -> None:
         if response.status not in good:
             self._connections.drop()
-            raise RemoteFailed(
-                f"{self._url}/{name}: refused with {response.status}",
-                hint="a login goes into the address: https://NAME:PASSWORD@HOST/PATH"
-                if response.status in (401, 403)
-                else None,
-            )
+            words, hint = web.words_of_status(response.status)
+            if response.status in (401, 403):
+                hint = "a login goes into the address: https://NAME:PASSWORD@HOST/PATH"
+            raise RemoteFailed(f"{self._url}/{name}: {words}", hint=hint)
 
     def _failed(self, name: str, error: Exception) -> RemoteFailed:
-        return RemoteFailed(
-            f"{self._url}/{name}: {web.words_of(error)}",
-            hint="run it again: what was received is kept",
-        )
+        told = f"{web.words_of(error)}{self._connections.told}"
+        return RemoteFailed(f"{self._url}/{name}: {told}", hint=AGAIN)
 
     def _read_only(self) -> RemoteFailed:
         return RemoteFailed(f"{self._url}: can only be read")

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from kvg.errors import Conflict, Incompatible, NotFound, RemoteFailed, UsageError
+from kvg.errors import AGAIN, Conflict, Incompatible, NotFound, RemoteFailed, UsageError
 from kvg.remote import files as asking
 from kvg.remote import layout, pace, web
 from kvg.remote.address import WEB, parse_address, shown
@@ -45,7 +45,6 @@ REQUEST_TIMEOUT = "300s"
 """How long one request may take, its body and all: a part goes up, a piece comes down in it."""
 
 MAX_SAID_CHARS: Final = 300
-_HINT: Final = "run it again: what is done is kept"
 _LOGIN: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _ASKED_FOR_LOGIN: Final = ("169.254.169.254", "fd00:ec2::254")
 """Where a login is asked for, as a machine of the provider's may, once none is set."""
@@ -64,6 +63,7 @@ class S3Files:
         self._prefix = address.path
         self._bucket = address.host
         self._obstore, self._opened, self._endpoint = _open(self._bucket, access)
+        self._access = access
         self._guard = threading.Lock()
         self._at_first = threading.Lock()
         self._is_there = not self._endpoint
@@ -83,7 +83,7 @@ class S3Files:
         with self._at_first:
             if not self._is_there:
                 path = f"/{self._bucket}/{self._key(layout.FORMAT_FILE)}"
-                check_no_redirect(self._endpoint, path, what=self.url)
+                check_no_redirect(self._endpoint, path, self._access, what=self.url)
                 self._is_there = True
         return self._opened
 
@@ -98,7 +98,7 @@ class S3Files:
         try:
             yield from watched(self._stream(name, start, limit))
         except TooSlow as error:
-            raise RemoteFailed(f"{self.url}/{name}: {error}", hint=_HINT) from None
+            raise RemoteFailed(f"{self.url}/{name}: {error}", hint=AGAIN) from None
 
     def _stream(self, name: str, start: int, limit: int) -> Iterator[bytes]:
         position, left, failures, since = start, limit, 0, time.monotonic()
@@ -303,7 +303,7 @@ class _Translated:
         if isinstance(error, told.PermissionDeniedError | told.UnauthenticatedError):
             raise RemoteFailed(f"{self._what}: refused", hint=_LOGIN) from None
         if isinstance(error, told.BaseError | OSError | ValueError):
-            raise RemoteFailed(f"{self._what}: {_words(error)}", hint=_HINT) from None
+            raise RemoteFailed(f"{self._what}: {_words(error)}", hint=AGAIN) from None
 
 
 def _words(error: BaseException) -> str:
@@ -328,7 +328,7 @@ def _check_settings(found: Mapping[str, str], endpoint: str) -> None:
         raise UsageError(f"s3: {shown(endpoint)}: not an endpoint", hint="AWS_ENDPOINT_URL_S3")
 
 
-def check_no_redirect(endpoint: str, path: str, *, what: str) -> None:
+def check_no_redirect(endpoint: str, path: str, access: Access, *, what: str) -> None:
     """Raise ``RemoteFailed`` where the endpoint sends who asks it for ``path`` to another host.
 
     It is asked once, by nobody in particular. Where it is not reached, obstore says why.
@@ -336,7 +336,7 @@ def check_no_redirect(endpoint: str, path: str, *, what: str) -> None:
     address = parse_address(endpoint)
     host = web.host_of(address, scheme=address.kind)
     full = f"{address.path.rstrip('/')}{quote(path)}"
-    connection = web.connect(host)
+    connection = web.connect(host, access)
     try:
         connection.request("GET", full, headers={"Range": "bytes=0-0"})
         answer = connection.getresponse()

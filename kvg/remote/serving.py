@@ -159,14 +159,20 @@ class Server:
     def _remove_abandoned(self, message: wire.Message) -> Answer:
         is_dry = message.fields.get("dry_run") is True
         if self._is_read_only and not is_dry:
-            raise RemoteFailed("served to be read only")
+            raise _read_only()
         count, size = self._files.remove_abandoned(dry_run=is_dry)
         return {"count": count, "size": size}
 
     def _to_write(self, message: wire.Message) -> str:
         if self._is_read_only:
-            raise RemoteFailed("served to be read only")
+            raise _read_only()
         return _name(message)
+
+
+def _read_only() -> RemoteFailed:
+    return RemoteFailed(
+        "served to be read only", hint="who runs that host says who may write; fetch and pull work"
+    )
 
 
 class Late:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
 from kvg import canon
 from kvg.digest import is_digest
 from kvg.errors import (
+    AGAIN,
     Conflict,
     Corrupt,
     Incompatible,
@@ -63,7 +64,6 @@ LOOK_S = 1.0
 READ_BYTES: Final = 1 << 16
 MAX_SAID_CHARS: Final = 500
 _RAISED: Final = (NotFound, Conflict, Corrupt, Incompatible, NoSpace)
-_HINT: Final = "run it again: what is done is kept"
 
 
 class SshFiles:
@@ -368,7 +368,7 @@ class Channel:
         except KvgError as error:
             self._end(error if isinstance(error, Corrupt) else None)
         except TooSlow as error:
-            self._end(RemoteFailed(f"{self._what}: {error}", hint=_HINT))
+            self._end(RemoteFailed(f"{self._what}: {error}", hint=AGAIN))
         except (OSError, ValueError):
             self._end(None)
 
@@ -483,4 +483,4 @@ def _way_out(said: str) -> str:
         return "kvg must be on the PATH there"
     if "Permission denied" in said or "verification failed" in said:
         return "ssh has to get in there by itself: a key that it takes, and a known host"
-    return _HINT
+    return AGAIN

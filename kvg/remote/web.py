@@ -13,9 +13,11 @@ from urllib.parse import urljoin, urlsplit
 from kvg.frozen import frozen
 from kvg.remote.address import is_host
 from kvg.remote.pace import Overlong, PacedStream, TooSlow
+from kvg.remote.proxies import Proxy, proxy_for
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer
+    from kvg.remote.access import Access
     from kvg.remote.address import Address
 
 TIMEOUT_S: Final = 60.0
@@ -42,6 +44,8 @@ REDIRECTS: Final = (301, 302, 303, 307, 308)
 ABSENT: Final = (404, 410)
 FAILURES: Final = (HTTPException, OSError)
 """What a connection raises."""
+
+AGAIN_LATER: Final = "that may pass: try again later; what is done is kept"
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -94,8 +98,12 @@ def target_of(location: str, *, base: str) -> Target | None:
 class Connections:
     """Connections to ``host``. Safe for threads."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, access: Access) -> None:
+        """Raises ``UsageError`` where no proxy is said that can be used."""
         self._host = host
+        self._proxy = proxy_for(host, access)
+        self.told = "" if self._proxy is None else f" (by the proxy {self._proxy})"
+        """What a failure says of the way there."""
         self._local = threading.local()
         self._guard = threading.Lock()
         self._open: list[HTTPConnection] = []
@@ -104,7 +112,7 @@ class Connections:
         """This thread's connection."""
         found: HTTPConnection | None = getattr(self._local, "connection", None)
         if found is None:
-            found = connect(self._host)
+            found = _connection(self._host, self._proxy)
             self._local.connection = found
             with self._guard:
                 self._open.append(found)
@@ -127,12 +135,37 @@ class Connections:
             self._open.clear()
 
 
-def connect(host: Host) -> HTTPConnection:
-    """A connection to ``host``, opened when it is first used."""
+def connect(host: Host, access: Access) -> HTTPConnection:
+    """A connection to ``host``, opened when it is first used. Raises ``UsageError``."""
+    return _connection(host, proxy_for(host, access))
+
+
+def _connection(host: Host, proxy: Proxy | None) -> HTTPConnection:
     kind = HTTPSConnection if host.scheme == "https" else HTTPConnection
-    connection = kind(host.name, host.port, timeout=TIMEOUT_S)
+    if proxy is None:
+        connection = kind(host.name, host.port, timeout=TIMEOUT_S)
+    elif host.scheme == "https":
+        connection = kind(proxy.host, proxy.port, timeout=TIMEOUT_S)
+        connection.set_tunnel(host.name, host.port, dict(proxy.headers))
+    else:
+        connection = _ByProxy(host, proxy)
     connection.response_class = PacedResponse
     return connection
+
+
+class _ByProxy(HTTPConnection):
+    """A connection to a proxy that asks it for what is on ``host``, over plain HTTP."""
+
+    def __init__(self, host: Host, proxy: Proxy) -> None:
+        super().__init__(proxy.host, proxy.port, timeout=TIMEOUT_S)
+        self._of = host
+        self._headers = proxy.headers
+
+    def putrequest(self, method: str, url: str, *args: bool, **more: bool) -> None:
+        """As ``HTTPConnection.putrequest``, of a path on the host that is meant."""
+        super().putrequest(method, f"{self._of}{url}", *args, **more)
+        for name, value in self._headers.items():
+            self.putheader(name, value)
 
 
 class PacedResponse(HTTPResponse):
@@ -141,6 +174,7 @@ class PacedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: object, **kwargs: object) -> None:
         super().__init__(sock, *args, **kwargs)  # type: ignore[arg-type]
         self._paced = PacedStream(self.fp.detach())
+        self._paced.allow(MAX_HEAD_BYTES)  # a proxy's word on a tunnel is read without ``begin``
         self.fp = io.BufferedReader(self._paced)
 
     def begin(self) -> None:
@@ -196,6 +230,15 @@ def whole_size(response: HTTPResponse) -> int | None:
     if response.status == 206:
         text = (response.getheader("Content-Range") or "").rpartition("/")[2]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def words_of_status(status: int) -> tuple[str, str | None]:
+    """What an answer of this kind, which is none that was asked for, means, and what may help."""
+    if status in REDIRECTS:
+        return f"redirects, with {status}, to another place", None
+    if status == 429 or status >= 500:
+        return f"fails with {status}", AGAIN_LATER
+    return f"refused with {status}", None
 
 
 def words_of(error: BaseException) -> str:

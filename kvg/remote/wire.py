@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Buffer
-from kvg.errors import Corrupt, RemoteFailed
+from kvg.errors import AGAIN, Corrupt, RemoteFailed
 from kvg.frozen import frozen
 
 GREETING_WORD: Final = b"kvg-exchange "
@@ -70,7 +70,7 @@ def read_message(stream: BinaryIO, *, what: str) -> Message | None:
         raise Corrupt(f"{what}: no message of kvg")
     data = stream.read(size)
     if len(data) != size:
-        raise RemoteFailed(f"{what}: connection lost", hint="run it again: what is done is kept")
+        raise RemoteFailed(f"{what}: connection lost", hint=AGAIN)
     value = canon.decode(data, what=what)
     if not isinstance(value, Mapping):
         raise Corrupt(f"{what}: no message of kvg")
@@ -88,7 +88,5 @@ def read_body(stream: BinaryIO, *, what: str) -> Iterator[bytes]:
             raise Corrupt(f"{what}: no message of kvg")
         data = b"" if size == BROKEN_OFF else stream.read(size)
         if size == BROKEN_OFF or len(data) != size:
-            raise RemoteFailed(
-                f"{what}: connection lost", hint="run it again: what is done is kept"
-            )
+            raise RemoteFailed(f"{what}: connection lost", hint=AGAIN)
         yield data

@@ -31,6 +31,8 @@ def test_push_clone_pull_as_people_see_it(kvg: Run, stored: Stored, tmp_path: Pa
     assert pushed.code == 0 and pushed.out == "origin: demo new, 10 objects\n"
     assert "can read the token ids" in pushed.err
     assert kvg("push").out == "origin: up to date\n"
+    assert kvg("push", "--dry-run").out == "origin: up to date\n"
+    assert kvg("push", "--verify").out == "origin: up to date, 10 objects read back\n"
     assert kvg("status").out == "1 ref; origin up to date; model none; gates required: none\n"
     refused = kvg("clone", str(share), "../peer")
     assert refused.code == 6 and "--trust" in refused.err and not Path("../peer").exists()
@@ -43,6 +45,29 @@ def test_push_clone_pull_as_people_see_it(kvg: Run, stored: Stored, tmp_path: Pa
     assert kvg("-C", "../peer", "rev-parse", "origin/demo").out.strip() == stored.digest
     assert kvg("-C", "../peer", "ls", "-0").raw == b"demo\0"
     assert kvg("-C", "../peer", "ls", "-0", "--all").raw == b"demo\0origin/demo\0"
+
+
+def test_many_refs_are_counted_after_the_first(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    kvg("remote", "add", "origin", str(tmp_path / "share"))
+    for number in range(11):
+        kvg("tag", f"many/{number:02}", "demo")
+    out = kvg("push", "--dry-run").out
+    first = ", ".join(f"many/{number:02} new" for number in range(7))
+    assert out == f"origin: would: demo new, {first}, and 4 refs more, 10 objects\n"
+    assert "many/10 new" in kvg("push", "-v").out
+
+
+def test_started_in_a_folder_that_is_gone(kvg: Run, stored: Stored, tmp_path: Path) -> None:
+    here = os.getcwd()
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        for words in (("status",), ("-C", here, "status")):
+            told = kvg(*words)
+            assert told.code == 3 and "was started in is gone" in told.err
+    finally:
+        os.chdir(here)
 
 
 def test_clone_asks_on_a_terminal(kvg: Run, stored: Stored, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.errors import Conflict, NotFound
+from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
 from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
 from kvg.flow.fsck import fsck
 from kvg.flow.ls import ls
@@ -16,7 +16,7 @@ from kvg.flow.status import remote_state
 from kvg.flow.trust import trust_add
 from kvg.remote.layout import object_name
 from tests.exchange.conftest import Outcome, Person
-from tests.remote.servers import serving
+from tests.remote.servers import StaticHandler, serving
 
 TRUST = re.compile(r"--trust ([0-9a-f]{12})")
 
@@ -43,6 +43,48 @@ def test_a_clone_that_was_killed_early_is_gone_on_with(
         trust_add(bob.store, bob.settings, found[1], (), ())
     assert f"kvg pull REMOTE --trust {found[1]}" in (unknown.value.hint or "")
     assert bob.pull(trust=[found[1]]).states == {"demo": "new"}
+
+
+@pytest.mark.parametrize("cut", ["body", "status"])
+def test_a_clone_that_was_cut_says_how_to_go_on(
+    pushed: Person, bob: Person, share: Path, cut: str
+) -> None:
+    def breaking(handler: StaticHandler, path: str, data: bytes) -> bool:
+        if "/objects/" not in path:
+            return False
+        handler.send_response(200 if cut == "body" else 503)
+        handler.send_header("Content-Length", str(len(data) + 1))
+        handler.end_headers()
+        handler.wfile.write(data[:10])
+        handler.close_connection = True
+        return True
+
+    with serving(share, misbehave=breaking) as server, pytest.raises(RemoteFailed) as told:
+        bob.clone(server.url, pushed)
+    words = "go on with kvg -C" if cut == "body" else "may pass"
+    assert words in (told.value.hint or "")
+
+
+def test_what_can_be_no_clone(pushed: Person, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = pushed.folder / "work"
+    with pytest.raises(NotFound, match="no refs") as told:
+        bob.clone(store)
+    assert "kvg remote add origin FOLDER" in (told.value.hint or "")
+    (bob.folder / "work").write_text("a file")
+    with pytest.raises(UsageError, match="is a file"):
+        bob.clone(store)
+
+
+def test_a_folder_that_may_not_be_read_is_the_remotes_fault(
+    pushed: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(RemoteFailed, match="permission denied") as told:
+        pushed.fetch()
+    assert "who may read it" in (told.value.hint or "")
 
 
 def test_a_publisher_whose_key_is_not_on_offer(pushed: Person, bob: Person, share: Path) -> None:

@@ -20,7 +20,7 @@ GOOD = {
     "file:///srv/a%20b%3Fc": Address("file", "/srv/a b?c"),
     "https://h": Address("https", "", "h"),
     "HTTPS://H/x/": Address("https", "/x", "h"),
-    "http://u:p%2Fw@h:81/x": Address("http", "/x", "h", 81, "u", "p/w"),
+    "https://u:p%2Fw@h:81/x": Address("https", "/x", "h", 81, "u", "p/w"),
     "https://u@h/%C3%A9": Address("https", "/%C3%A9", "h", None, "u"),
     "https://[::1]:8080/x": Address("https", "/x", "::1", 8080),
     "https://xn--9ca.example./x": Address("https", "/x", "xn--9ca.example."),

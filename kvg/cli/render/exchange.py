@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from kvg.cli.render import Renderer, View
@@ -21,6 +21,9 @@ from kvg.flow.records.exchange import (
     TransferRef,
 )
 
+TOLD_REFS = 8
+"""How many refs one line names, unless more is asked for."""
+
 
 def transfer(record: Transfer, view: View) -> Iterator[str]:
     """One line for what changed; what was the same is told only when nothing changed."""
@@ -29,20 +32,29 @@ def transfer(record: Transfer, view: View) -> Iterator[str]:
         for ref in record.refs:
             yield from transfer_ref(ref, view)
     else:
-        told = ", ".join(f"{ref.ref} {ref.state}" for ref in changed)
-        moved = (
-            f", {count(record.objects_sent, 'object')}" if changed or record.objects_sent else ""
-        )
-        would = "would: " if record.dry_run else ""
-        same = "up to date" if not record.problems else "nothing moved"
-        left = f"; {count(record.problems, 'problem')}" if record.problems else ""
-        yield f"{record.remote}: {would}{told or same}{moved}{left}\n"
+        yield f"{record.remote}: {_changes(record, changed, view)}\n"
     if view.verbose:
         yield (
             f"{count(record.objects_sent, 'object')} moved, {size(record.bytes)}; "
             f"{record.objects_skipped:,} there already, {record.resumed:,} of an earlier try; "
             f"{record.seconds:.1f} s\n"
         )
+
+
+def _changes(record: Transfer, changed: Sequence[TransferRef], view: View) -> str:
+    """What became of refs, the first of them by name, and of objects."""
+    told = [f"{ref.ref} {ref.state}" for ref in changed]
+    n_named = len(told) if view.verbose else TOLD_REFS
+    if len(told) > n_named + 1:
+        told[n_named:] = [f"and {count(len(told) - n_named, 'ref')} more"]
+    would = "would: " if record.dry_run and told else ""
+    same = "up to date" if not record.problems else "nothing moved"
+    words = would + (", ".join(told) or same)
+    if changed or record.objects_sent:
+        words += f", {count(record.objects_sent, 'object')}"
+    if record.read_back:
+        words += f", {count(record.read_back, 'object')} read back"
+    return f"{words}; {count(record.problems, 'problem')}" if record.problems else words
 
 
 def transfer_ref(record: TransferRef, view: View) -> Iterator[str]:

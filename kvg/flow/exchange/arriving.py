@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, blake3_bytes, blake3_hex, short
-from kvg.errors import Corrupt, KvgError
+from kvg.errors import AGAIN, Corrupt, KvgError
 from kvg.frozen import frozen
 from kvg.store.object_files import HEADER_SLACK_BYTES, LIMIT_BYTES
 from kvg.store.part import Part
@@ -98,7 +98,7 @@ class Arrival:
         if self._keeping is None or self.size != self._most:
             raise Corrupt(
                 f"{self._wanted.name} cut short at {self.size} bytes",
-                hint="run it again: what was received is kept",
+                hint=AGAIN,
             )
         try:
             return self._keeping.end()

@@ -65,6 +65,7 @@ class ArtifactSender:
                     continue
                 known[piece] = described
                 if piece.digest is not None:
+                    sent.read_back += read_back
                     sent.objects += is_new
                     sent.skipped += not is_new
                     sent.resumed += not is_new and piece.digest in begun.earlier

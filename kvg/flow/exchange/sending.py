@@ -87,6 +87,7 @@ class Sent:
         self.skipped = 0
         self.resumed = 0
         self.bytes = 0
+        self.read_back = 0
         self.failed: dict[Digest, Corrupt] = {}
 
 
@@ -122,6 +123,7 @@ class Sender:
                 task,
             )
         if read_back:
+            sent.read_back = len(objects)
             still = self._damaged([d for d in objects if d not in sent.failed], outgoing.forms)
             for digest in still:
                 sent.failed[digest] = Corrupt(

@@ -131,7 +131,7 @@ class Transfer(Record):
 
     ``objects_sent`` moved now; ``objects_skipped`` were there already; ``bytes`` are those of the
     stored forms that moved; ``resumed`` objects were gone on with after an earlier try;
-    ``problems`` were told of before it.
+    ``problems`` were told of before it; every byte of ``read_back`` objects was read back there.
     """
 
     type: ClassVar[str] = "transfer"
@@ -145,6 +145,7 @@ class Transfer(Record):
     seconds: float
     dry_run: bool
     problems: int = 0
+    read_back: int = 0
 
 
 @frozen
