@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
-from typer import BadParameter
-
 if TYPE_CHECKING:
     from typer._click.core import Context
     from typer.core import TyperArgument, TyperOption
@@ -42,33 +40,44 @@ def coerce(param: Param, value: object) -> object:
 
 
 def _one(annotation: object, value: object, param: Param) -> object:
-    if annotation is bool or not isinstance(value, str):
+    if not isinstance(value, str):
         return value
+    try:
+        return convert(annotation, value, param.min, param.max)
+    except ValueError as error:
+        from typer import BadParameter
+
+        raise BadParameter(str(error), param=param) from None
+
+
+def convert(annotation: object, text: str, low: float | None, high: float | None) -> object:
+    """``text`` as a value of the plain type ``annotation``, a number within its bounds.
+
+    Raises ``ValueError`` saying what is wrong.
+    """
     if annotation is Path:
-        return Path(value)
+        return Path(text)
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
-        if value not in choices:
-            raise BadParameter(f"{value} is not one of {', '.join(choices)}", param=param)
-        return value
+        if text not in choices:
+            raise ValueError(f"{text} is not one of {', '.join(choices)}")
+        return text
     if annotation in (int, float):
-        return _in_range(_number(int if annotation is int else float, value, param), param)
-    return value
+        return _in_range(_number(int if annotation is int else float, text), low, high)
+    return text
 
 
-def _number(kind: type[int] | type[float], text: str, param: Param) -> int | float:
+def _number(kind: type[int] | type[float], text: str) -> int | float:
     try:
         return kind(text)
     except ValueError:
         noun = "an integer" if kind is int else "a number"
-        raise BadParameter(f"{text} is not {noun}", param=param) from None
+        raise ValueError(f"{text} is not {noun}") from None
 
 
-def _in_range(value: int | float, param: Param) -> int | float:
-    low, high = param.min, param.max
+def _in_range(value: int | float, low: float | None, high: float | None) -> int | float:
     if value != value or (low is not None and value < low) or (high is not None and value > high):
-        raise BadParameter(
-            f"{value} is not in the range from {low} to {'any' if high is None else high}",
-            param=param,
+        raise ValueError(
+            f"{value} is not in the range from {low} to {'any' if high is None else high}"
         )
     return value

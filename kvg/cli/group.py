@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kvg.cli.coercion import make_plain
+from kvg.cli.declare import Context, Option
 from kvg.cli.globals import declare_globals
 from kvg.cli.table import BY_NAME, MISTAKES, VERBS, Verb
 from kvg.errors import Bug, UsageError
 
 if TYPE_CHECKING:
-    from typer._click.core import Context, Parameter
+    from typer._click.core import Context as ClickContext
+    from typer._click.core import Parameter
 
     from kvg.cli.invocation import Globals
 
@@ -29,7 +33,7 @@ Command = Callable[..., object]
 class PlainHelp:
     """The help option, turned into a value as every other one is."""
 
-    def get_help_option(self, ctx: Context) -> TyperOption | None:
+    def get_help_option(self, ctx: ClickContext) -> TyperOption | None:
         found: TyperOption | None = super().get_help_option(ctx)  # type: ignore[misc]
         if found is not None:
             make_plain(found)
@@ -43,12 +47,12 @@ class VerbCommand(PlainHelp, TyperCommand):
     path: tuple[str, ...]
     examples: str
 
-    def get_help(self, ctx: Context) -> str:
+    def get_help(self, ctx: ClickContext) -> str:
         from kvg.cli.help import page_of, text_of
 
         return text_of(page_of(self))
 
-    def invoke(self, ctx: Context) -> object:
+    def invoke(self, ctx: ClickContext) -> object:
         from kvg.cli.invocation import invocation
 
         invocation(ctx).given.shows = self.verb.shows
@@ -72,10 +76,10 @@ class SubverbGroup(PlainHelp, TyperGroup):
 
     verb: Verb
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: ClickContext) -> list[str]:
         return [name for name, _ in self.verb.subverbs]
 
-    def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | None:
+    def get_command(self, ctx: ClickContext, cmd_name: str) -> VerbCommand | None:
         return self.find(cmd_name)
 
     def find(self, name: str) -> VerbCommand | None:
@@ -83,13 +87,20 @@ class SubverbGroup(PlainHelp, TyperGroup):
         known = any(name == known for known, _ in self.verb.subverbs)
         return _build(self.verb, (self.verb.name, name)) if known else None
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str, VerbCommand, list[str]]:
-        found = self.get_command(ctx, args[0])
+    def named(self, name: str) -> VerbCommand:
+        """The verb of this name. Raises ``UsageError``."""
+        found = self.find(name)
         if found is None:
-            raise _unknown(f"{self.verb.name} {args[0]}", args[0], self.list_commands(ctx))
-        return args[0], found, args[1:]
+            known = [name for name, _ in self.verb.subverbs]
+            raise _unknown(f"{self.verb.name} {name}", name, known)
+        return found
 
-    def get_help(self, ctx: Context) -> str:
+    def resolve_command(
+        self, ctx: ClickContext, args: list[str]
+    ) -> tuple[str, VerbCommand, list[str]]:
+        return args[0], self.named(args[0]), args[1:]
+
+    def get_help(self, ctx: ClickContext) -> str:
         from kvg.cli.help import group_page, text_of
 
         return text_of(group_page(self.verb))
@@ -98,10 +109,10 @@ class SubverbGroup(PlainHelp, TyperGroup):
 class RootGroup(PlainHelp, TyperGroup):
     """``kvg`` itself."""
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: ClickContext) -> list[str]:
         return [verb.name for verb in VERBS if not verb.hidden]
 
-    def get_command(self, ctx: Context, cmd_name: str) -> VerbCommand | SubverbGroup | None:
+    def get_command(self, ctx: ClickContext, cmd_name: str) -> VerbCommand | SubverbGroup | None:
         return self.find(cmd_name)
 
     def find(self, name: str) -> VerbCommand | SubverbGroup | None:
@@ -111,15 +122,19 @@ class RootGroup(PlainHelp, TyperGroup):
             return None
         return _build_group(verb) if verb.subverbs else _build(verb, (verb.name,))
 
-    def resolve_command(
-        self, ctx: Context, args: list[str]
-    ) -> tuple[str, VerbCommand | SubverbGroup, list[str]]:
-        found = self.get_command(ctx, args[0])
+    def named(self, name: str) -> VerbCommand | SubverbGroup:
+        """The verb of this name. Raises ``UsageError``."""
+        found = self.find(name)
         if found is None:
-            raise _unknown(args[0], args[0], self.list_commands(ctx))
-        return args[0], found, args[1:]
+            raise _unknown(name, name, [verb.name for verb in VERBS if not verb.hidden])
+        return found
 
-    def get_help(self, ctx: Context) -> str:
+    def resolve_command(
+        self, ctx: ClickContext, args: list[str]
+    ) -> tuple[str, VerbCommand | SubverbGroup, list[str]]:
+        return args[0], self.named(args[0]), args[1:]
+
+    def get_help(self, ctx: ClickContext) -> str:
         from kvg.cli.help import root_page, text_of
 
         return text_of(root_page())
@@ -139,7 +154,7 @@ def global_params() -> list[TyperOption]:
     """The global options as parameters that write into the context's ``Globals``."""
     if not _params:
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(declare_globals)
+        app.command()(_as_typer(declare_globals))
         for param in typer.main.get_command(app).params:
             if isinstance(param, TyperOption):
                 param.expose_value = False
@@ -149,7 +164,7 @@ def global_params() -> list[TyperOption]:
     return _params
 
 
-def _note_global(ctx: Context, param: Parameter, value: object) -> object:
+def _note_global(ctx: ClickContext, param: Parameter, value: object) -> object:
     """Note a global option that was given; the one nearest to the verb's arguments wins."""
     if value is not None and value != [] and value != ():
         found: Globals | None = ctx.obj
@@ -170,7 +185,9 @@ def _build(verb: Verb, path: tuple[str, ...]) -> VerbCommand:
     commands: dict[str, Command] = module.COMMANDS
     examples: dict[str, str] = module.EXAMPLES
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(path[-1], cls=VerbCommand, context_settings=dict(CONTEXT))(commands[path[-1]])
+    app.command(path[-1], cls=VerbCommand, context_settings=dict(CONTEXT))(
+        _as_typer(commands[path[-1]])
+    )
     built = typer.main.get_command(app)
     if not isinstance(built, VerbCommand):
         raise Bug(f"{' '.join(path)}: not one command")
@@ -180,6 +197,40 @@ def _build(verb: Verb, path: tuple[str, ...]) -> VerbCommand:
             make_plain(param)
     built.params.extend(global_params())
     return built
+
+
+def _as_typer(function: Command) -> Command:
+    """``function``, what it declares in the words of typer."""
+
+    @wraps(function)
+    def called(*args: object, **values: object) -> object:
+        return function(*args, **values)
+
+    hints = get_type_hints(function, include_extras=True)
+    told = {name: _told(hint) for name, hint in hints.items() if name != "return"}
+    declared = inspect.signature(function)
+    called.__annotations__ = told
+    called.__signature__ = declared.replace(  # type: ignore[attr-defined]
+        parameters=[p.replace(annotation=told[name]) for name, p in declared.parameters.items()],
+        return_annotation=declared.empty,
+    )
+    return called
+
+
+def _told(hint: object) -> object:
+    if hint is Context:
+        return typer.Context
+    kind, declared = get_args(hint)
+    make = typer.Option if isinstance(declared, Option) else typer.Argument
+    told = make(
+        *declared.names,
+        metavar=declared.metavar,
+        help=declared.help,
+        min=declared.min,
+        max=declared.max,
+        callback=declared.callback,
+    )
+    return Annotated[kind, told]
 
 
 def _unknown(shown: str, given: str, names: list[str]) -> UsageError:

@@ -13,8 +13,7 @@ from kvg.cli.terminal import ColorChoice, Terminal, look, printable
 from kvg.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from typer._click.core import Context
-
+    from kvg.cli.declare import Context
     from kvg.flow.session import Homes
     from kvg.flow.settings import Settings
     from kvg.flow.through import Link
@@ -149,7 +148,7 @@ class Invocation:
 
 def invocation(ctx: Context) -> Invocation:
     """The run that ``ctx`` belongs to."""
-    given = ctx.find_root().obj
+    given = ctx.obj
     if not isinstance(given, Globals):
         raise UsageError("no command line to run for")
     if given.run is None:

@@ -93,19 +93,26 @@ def _main(argv: list[str]) -> int:
 
 
 def _run(argv: list[str], given: Globals) -> int:
-    from typer import Exit, TyperException
-
-    from kvg.cli.group import PROGRAM, build_root
+    from kvg.cli.direct import read
+    from kvg.cli.render import Output
 
     if argv and argv[0] == "--version":
         argv = ["version", *argv[1:]]
+    call = read(argv, given)
+    return _parsed(argv, given) if call is None else Output(given).write(call.run())
+
+
+def _parsed(argv: list[str], given: Globals) -> int:
+    """Run a command line by the parser, which also says what is wrong with one."""
+    from typer import Exit, TyperException
+
+    from kvg.cli.group import PROGRAM, build_root
+    from kvg.cli.render import Output
+
     root = build_root()
     try:
         with root.make_context(PROGRAM, argv or ["--help"], obj=given) as ctx:
-            result = root.invoke(ctx)
-            from kvg.cli.render import Output
-
-            return Output(given).write(result)
+            return Output(given).write(root.invoke(ctx))
     except Exit as done:
         return done.exit_code
     except TyperException as error:

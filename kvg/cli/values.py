@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Option
 from kvg.errors import UsageError
 
 _SPAN = r"(\d{1,6})([smhdw])"
@@ -17,7 +16,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 STDIN = "-"
 NoSandbox = Annotated[
     bool,
-    typer.Option("--no-sandbox", help="Run it without one; what is signed will say so."),
+    Option("--no-sandbox", help="Run it without one; what is signed will say so."),
 ]
 
 

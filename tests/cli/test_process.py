@@ -72,11 +72,11 @@ def test_interrupt(env: dict[str, str]) -> None:
 
 def test_field_s27_no_bars_unless_on_a_terminal(env: dict[str, str]) -> None:
     code = (
-        "import typer, kvg.cli.reporting as r\n"
+        "import kvg.cli.reporting as r\n"
         "r.DELAY_S = 0\n"
-        "from kvg.cli import invocation\n"
+        "from kvg.cli import declare, invocation\n"
         "from kvg.cli.verbs import status\n"
-        "def slow(ctx: typer.Context):\n"
+        "def slow(ctx: declare.Context):\n"
         "    with invocation.invocation(ctx).report.task('work', 3, 'steps') as task:\n"
         "        import time; time.sleep(0.3)  # before the first step is done\n"
         "        for _ in range(3): task.advance(1)\n"

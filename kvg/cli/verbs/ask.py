@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.cli.verbs.sampling import (
     MaxTokens,
@@ -22,9 +21,9 @@ from kvg.flow.requests import MAX_NEW_TOKENS, AskRequest
 
 
 def ask(
-    ctx: typer.Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
+    ctx: Context,
+    ref: Annotated[str, Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
+    question: Annotated[str, Argument(metavar="QUESTION", help="The question.")],
     max_tokens: MaxTokens = MAX_NEW_TOKENS,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,

@@ -3,23 +3,20 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def audit(
-    ctx: typer.Context,
+    ctx: Context,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write it as one page for a browser too."),
+        Option("--html", metavar="FILE", help="Write it as one page for a browser too."),
     ] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--results", metavar="PATH", help="A file or folder of published figures to show."
-        ),
+        Option("--results", metavar="PATH", help="A file or folder of published figures to show."),
     ] = None,
 ) -> Record:
     """Show everything at once, and what was not checked.

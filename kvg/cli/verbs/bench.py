@@ -4,40 +4,39 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import parse_numbers
 from kvg.flow.records import Record
 
-Tasks = Annotated[Path, typer.Option("--tasks", metavar="FILE", help="Tasks, in JSON Lines.")]
+Tasks = Annotated[Path, Option("--tasks", metavar="FILE", help="Tasks, in JSON Lines.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw it, as .png and as .svg.")
+    Path | None, Option("--plot", metavar="FILE", help="Draw it, as .png and as .svg.")
 ]
 Gguf = Annotated[
-    Path | None, typer.Option("--gguf", metavar="FILE", help="The same model, for llama.cpp.")
+    Path | None, Option("--gguf", metavar="FILE", help="The same model, for llama.cpp.")
 ]
-Model = Annotated[str | None, typer.Option("--model", metavar="M", help="A registered model.")]
+Model = Annotated[str | None, Option("--model", metavar="M", help="A registered model.")]
 
 
 def exactness(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, help="Texts of each length; 3.")
+        int, Option("--samples", metavar="N", min=1, help="Texts of each length; 3.")
     ] = 3,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="N,…", help="Tokens; 16,255,256,257.")
+        str, Option("--lengths", metavar="N,…", help="Tokens; 16,255,256,257.")
     ] = "16,255,256,257",
     threads: Annotated[
-        str | None, typer.Option("--threads", metavar="N,…", help="Compute threads; one and all.")
+        str | None, Option("--threads", metavar="N,…", help="Compute threads; one and all.")
     ] = None,
     batch: Annotated[
-        str, typer.Option("--batch", metavar="N,…", help="Texts side by side; 1,3.")
+        str, Option("--batch", metavar="N,…", help="Texts side by side; 1,3.")
     ] = "1,3",
     splits: Annotated[
         str,
-        typer.Option(
+        Option(
             "--splits",
             metavar="S,…",
             help="Of one-shot, halves, pieces, tokens and graft; all of them.",
@@ -66,20 +65,20 @@ def exactness(
 
 
 def own_position(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", metavar="N", min=2, help="Tokens of the graft; 200.")
+        int, Option("--tokens", metavar="N", min=2, help="Tokens of the graft; 200.")
     ] = 200,
     prompt_tokens: Annotated[
-        int, typer.Option("--prompt-tokens", metavar="N", min=1, help="Tokens after it; 16.")
+        int, Option("--prompt-tokens", metavar="N", min=1, help="Tokens after it; 16.")
     ] = 16,
     key_tokens: Annotated[
         int,
-        typer.Option("--key-tokens", metavar="N", min=2, help="Tokens whose keys are moved; 4."),
+        Option("--key-tokens", metavar="N", min=2, help="Tokens whose keys are moved; 4."),
     ] = 4,
     step: Annotated[
-        int, typer.Option("--step", metavar="N", min=1, help="Every N-th offset on the keys; 1.")
+        int, Option("--step", metavar="N", min=1, help="Every N-th offset on the keys; 1.")
     ] = 1,
 ) -> Iterable[Record]:
     """Move a graft to other offsets and see what differs.
@@ -97,21 +96,21 @@ def own_position(
 
 
 def select(
-    ctx: typer.Context,
+    ctx: Context,
     families: Annotated[
-        int, typer.Option("--families", metavar="N", min=1, help="Families in the store; 4,500.")
+        int, Option("--families", metavar="N", min=1, help="Families in the store; 4,500.")
     ] = 4_500,
     lookups: Annotated[
-        int, typer.Option("--lookups", metavar="N", min=1, help="Look-ups; 100,000.")
+        int, Option("--lookups", metavar="N", min=1, help="Look-ups; 100,000.")
     ] = 100_000,
     large: Annotated[
-        int, typer.Option("--large", metavar="N", min=0, help="A second index; 1,000,000 families.")
+        int, Option("--large", metavar="N", min=0, help="A second index; 1,000,000 families.")
     ] = 1_000_000,
     solves: Annotated[
-        int, typer.Option("--solves", metavar="N", min=0, help="Whole solves, warm; 50.")
+        int, Option("--solves", metavar="N", min=0, help="Whole solves, warm; 50.")
     ] = 50,
     starts: Annotated[
-        int, typer.Option("--starts", metavar="N", min=0, help="Runs of the command; 15.")
+        int, Option("--starts", metavar="N", min=0, help="Runs of the command; 15.")
     ] = 15,
     plot: Plot = None,
 ) -> Iterable[Record]:
@@ -130,14 +129,14 @@ def select(
 
 
 def capability(
-    ctx: typer.Context,
+    ctx: Context,
     tasks: Tasks,
     model: Model = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 32.")
+        int, Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 32.")
     ] = 32,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="The first tasks only; 0 is all.")
+        int, Option("--limit", metavar="N", min=0, help="The first tasks only; 0 is all.")
     ] = 0,
 ) -> Iterable[Record]:
     """A model alone, and with one routed block grafted.
@@ -154,17 +153,17 @@ def capability(
 
 
 def acceptance(
-    ctx: typer.Context,
+    ctx: Context,
     tasks: Tasks,
     model: Model = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="K", min=2, help="Seeds that have to agree; 88.")
+        int, Option("--seeds", metavar="K", min=2, help="Seeds that have to agree; 88.")
     ] = 88,
     temperature: Annotated[
-        float, typer.Option("--temperature", metavar="T", help="How freely they choose; 0.7.")
+        float, Option("--temperature", metavar="T", help="How freely they choose; 0.7.")
     ] = 0.7,
     accepted: Annotated[
-        int, typer.Option("--accepted", metavar="N", min=0, help="Stop after N; 0 asks all.")
+        int, Option("--accepted", metavar="N", min=0, help="Stop after N; 0 asks all.")
     ] = 0,
 ) -> Iterable[Record]:
     """How much of what all seeds agree on is right.
@@ -181,11 +180,11 @@ def acceptance(
 
 
 def recurring(
-    ctx: typer.Context,
+    ctx: Context,
     tasks: Tasks,
     model: Model = None,
     budget: Annotated[
-        int, typer.Option("--budget", metavar="N", min=1, help="Tokens alone, for each; 2,048.")
+        int, Option("--budget", metavar="N", min=1, help="Tokens alone, for each; 2,048.")
     ] = 2_048,
 ) -> Iterable[Record]:
     """What deposited solutions leave a model to decode.
@@ -201,16 +200,16 @@ def recurring(
 
 
 def speed(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="N,…", help="Tokens; 1000,7000.")
+        str, Option("--lengths", metavar="N,…", help="Tokens; 1000,7000.")
     ] = "1000,7000",
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Prefills of each length; 5.")
+        int, Option("--repeats", metavar="N", min=1, help="Prefills of each length; 5.")
     ] = 5,
     steps: Annotated[
-        int, typer.Option("--steps", metavar="N", min=1, help="Decode steps after each; 16.")
+        int, Option("--steps", metavar="N", min=1, help="Decode steps after each; 16.")
     ] = 16,
 ) -> Iterable[Record]:
     """Time the invariant reference against stock attention on this machine.
@@ -227,13 +226,13 @@ def speed(
 
 
 def restore(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="N,…", help="Tokens; 256,1000,4000,7900.")
+        str, Option("--lengths", metavar="N,…", help="Tokens; 256,1000,4000,7900.")
     ] = "256,1000,4000,7900",
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Grafts in each way; 5.")
+        int, Option("--repeats", metavar="N", min=1, help="Grafts in each way; 5.")
     ] = 5,
     gguf: Gguf = None,
     plot: Plot = None,
@@ -253,10 +252,10 @@ def restore(
 
 
 def context(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The context.")],
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="The context.")],
     accesses: Annotated[
-        int, typer.Option("--accesses", metavar="N", min=3, help="Tokens to move to; 200.")
+        int, Option("--accesses", metavar="N", min=3, help="Tokens to move to; 200.")
     ] = 200,
     plot: Plot = None,
 ) -> Iterable[Record]:
@@ -274,12 +273,12 @@ def context(
 
 
 def energy(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     length: Annotated[
-        int, typer.Option("--length", metavar="N", min=1, help="Tokens of the text; 4000.")
+        int, Option("--length", metavar="N", min=1, help="Tokens of the text; 4000.")
     ] = 4000,
-    runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Grafts; 20.")] = 20,
+    runs: Annotated[int, Option("--runs", metavar="N", min=1, help="Grafts; 20.")] = 20,
     plot: Plot = None,
 ) -> Iterable[Record]:
     """What the first token costs by prefill and by graft.
@@ -296,13 +295,13 @@ def energy(
 
 
 def store(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     length: Annotated[
-        int, typer.Option("--length", metavar="N", min=1, help="Tokens of a text; 4000.")
+        int, Option("--length", metavar="N", min=1, help="Tokens of a text; 4000.")
     ] = 4000,
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Deposits, and looks; 3.")
+        int, Option("--repeats", metavar="N", min=1, help="Deposits, and looks; 3.")
     ] = 3,
     plot: Plot = None,
 ) -> Iterable[Record]:
@@ -320,13 +319,13 @@ def store(
 
 
 def all_(
-    ctx: typer.Context,
+    ctx: Context,
     model: Model = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", metavar="N", min=32, help="Of the longest text; 4000.")
+        int, Option("--tokens", metavar="N", min=32, help="Of the longest text; 4000.")
     ] = 4000,
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Of what is timed; 3.")
+        int, Option("--repeats", metavar="N", min=1, help="Of what is timed; 3.")
     ] = 3,
     plot: Plot = None,
 ) -> Iterable[Record]:

@@ -4,22 +4,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
+File = Annotated[Path, Argument(metavar="FILE", help="The bundle.")]
 
 
 def create(
-    ctx: typer.Context,
+    ctx: Context,
     file: File,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs; all of yours if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs; all of yours if none.")
     ] = None,
     no_pages: Annotated[
-        bool, typer.Option("--no-pages", help="Manifests and what is attested only.")
+        bool, Option("--no-pages", help="Manifests and what is attested only.")
     ] = False,
 ) -> Record:
     """Write refs and all they need into one file.
@@ -33,7 +32,7 @@ def create(
     return bundle_create(run.store, run.settings, file, refs or (), pages=not no_pages)
 
 
-def verify(ctx: typer.Context, file: File) -> Iterable[Record]:
+def verify(ctx: Context, file: File) -> Iterable[Record]:
     """Check every byte and signature of a bundle.
 
     By the keys that this store trusts. Nothing is stored.
@@ -44,7 +43,7 @@ def verify(ctx: typer.Context, file: File) -> Iterable[Record]:
     return bundle_verify(run.store, run.settings, file)
 
 
-def list_(ctx: typer.Context, file: File) -> Iterable[Record]:
+def list_(ctx: Context, file: File) -> Iterable[Record]:
     """List what a bundle says it holds.
 
     Refs, and keys on offer with whether they vouch for its log. Needs no store, and proves nothing.
@@ -55,14 +54,14 @@ def list_(ctx: typer.Context, file: File) -> Iterable[Record]:
 
 
 def apply(
-    ctx: typer.Context,
+    ctx: Context,
     file: File,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs in it; all if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs in it; all if none.")
     ] = None,
     trust: Annotated[
         list[str] | None,
-        typer.Option("--trust", metavar="KEYID", help="Trust this key on offer in it first."),
+        Option("--trust", metavar="KEYID", help="Trust this key on offer in it first."),
     ] = None,
 ) -> Iterable[Record]:
     """Take a bundle in, verified.

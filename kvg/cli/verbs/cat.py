@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.cli.render import Raw
 from kvg.errors import UsageError
@@ -11,10 +10,8 @@ from kvg.flow.records import Record
 
 
 def cat(
-    ctx: typer.Context,
-    target: Annotated[
-        str, typer.Argument(metavar="OBJECT", help="A digest, or a ref for its manifest.")
-    ],
+    ctx: Context,
+    target: Annotated[str, Argument(metavar="OBJECT", help="A digest, or a ref for its manifest.")],
 ) -> Raw | Record:
     """Write an object's bytes, verified, to stdout.
 

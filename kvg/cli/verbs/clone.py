@@ -4,31 +4,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def clone(
-    ctx: typer.Context,
+    ctx: Context,
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
+        str, Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
     ],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Where; the last part of URL if left out.")
+        Path | None, Argument(metavar="DIR", help="Where; the last part of URL if left out.")
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option("--filter", metavar="PATTERN", help="Only refs that match, docs/*."),
+        Option("--filter", metavar="PATTERN", help="Only refs that match, docs/*."),
     ] = None,
     no_pages: Annotated[
         bool,
-        typer.Option("--no-pages", help="Bring pages only when they are read, as by a graft."),
+        Option("--no-pages", help="Bring pages only when they are read, as by a graft."),
     ] = False,
     trust: Annotated[
         list[str] | None,
-        typer.Option("--trust", metavar="KEYID", help="The publisher's key, as its owner says it."),
+        Option("--trust", metavar="KEYID", help="The publisher's key, as its owner says it."),
     ] = None,
 ) -> Iterable[Record]:
     """Make a store from a remote.

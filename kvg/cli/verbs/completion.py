@@ -2,17 +2,16 @@
 
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import Invocation, invocation
 from kvg.cli.render import Raw
 from kvg.flow.records.program import HelpText
 
 
 def completion(
-    ctx: typer.Context,
+    ctx: Context,
     shell: Annotated[
-        Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell.")
+        Literal["bash", "zsh", "fish"], Argument(metavar="bash|zsh|fish", help="The shell.")
     ],
 ) -> Raw | HelpText:
     """Print a shell's completion script."""
@@ -24,10 +23,8 @@ def completion(
 
 
 def complete(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="WORD", help="The words so far.")
-    ] = None,
+    ctx: Context,
+    words: Annotated[list[str] | None, Argument(metavar="WORD", help="The words so far.")] = None,
 ) -> Raw:
     """Print what can come next."""
     from kvg.cli.completion import candidates

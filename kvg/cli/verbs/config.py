@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import Invocation, invocation
 from kvg.cli.layers import Layers
 from kvg.cli.render import Raw
@@ -12,11 +11,11 @@ from kvg.errors import NotFound
 from kvg.flow.records import ConfigEntry, Record
 
 LOCK_WAIT_S = 10.0
-User = Annotated[bool, typer.Option("--user", help="In the user's configuration, not the store's.")]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
+User = Annotated[bool, Option("--user", help="In the user's configuration, not the store's.")]
+Key = Annotated[str, Argument(metavar="KEY", help="SECTION.KEY, e.g. store.codec.")]
 
 
-def get(ctx: typer.Context, key: Key) -> Record | Raw:
+def get(ctx: Context, key: Key) -> Record | Raw:
     """Print the value of a setting.
 
     The one in force: flag, then environment, then store, then user configuration.
@@ -33,9 +32,9 @@ def get(ctx: typer.Context, key: Key) -> Record | Raw:
 
 
 def set_(
-    ctx: typer.Context,
+    ctx: Context,
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.")],
+    value: Annotated[str, Argument(metavar="VALUE", help="The value.")],
     user: User = False,
 ) -> Record:
     """Write a setting.
@@ -49,7 +48,7 @@ def set_(
     return set_option(None if user else run.store, run.settings, key, value)
 
 
-def unset(ctx: typer.Context, key: Key, user: User = False) -> Record:
+def unset(ctx: Context, key: Key, user: User = False) -> Record:
     """Take a setting out.
 
     What the next layer says of it, or the default, is in force then. Exit code 3 where it is not
@@ -61,7 +60,7 @@ def unset(ctx: typer.Context, key: Key, user: User = False) -> Record:
     return unset_option(None if user else run.store, run.settings, key)
 
 
-def _editing(ctx: typer.Context) -> Invocation:
+def _editing(ctx: Context) -> Invocation:
     """This run, with nothing of it read that a wrong value would bar from its own repair."""
     run = invocation(ctx)
     run.given.jobs = run.given.jobs or 1
@@ -72,9 +71,9 @@ def _editing(ctx: typer.Context) -> Invocation:
 
 
 def list_(
-    ctx: typer.Context,
+    ctx: Context,
     show_origin: Annotated[
-        bool, typer.Option("--show-origin", help="With the layer and the file of each.")
+        bool, Option("--show-origin", help="With the layer and the file of each.")
     ] = False,
 ) -> Iterable[Record]:
     """List the settings."""

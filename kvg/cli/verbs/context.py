@@ -4,37 +4,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.verbs.sampling import MaxTokens, Require, Seed, Stop, Temperature, sampling
 from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
 from kvg.flow.requests import MAX_NEW_TOKENS, ContextAskRequest, ContextAtRequest
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The context.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The context.")]
 
 
 def create(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Folders and files.")],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="A registered model.")
-    ] = None,
+    paths: Annotated[list[Path], Argument(metavar="PATH…", help="Folders and files.")],
+    model: Annotated[str | None, Option("--model", metavar="M", help="A registered model.")] = None,
     room: Annotated[
         int,
-        typer.Option("--room", metavar="N", min=0, help="Tokens left for what follows; 512."),
+        Option("--room", metavar="N", min=0, help="Tokens left for what follows; 512."),
     ] = 512,
     block_tokens: Annotated[
-        int | None, typer.Option("--block-tokens", metavar="N", help="The most of one block.")
+        int | None, Option("--block-tokens", metavar="N", help="The most of one block.")
     ] = None,
     page_tokens: Annotated[
-        int, typer.Option("--page-tokens", metavar="N", min=1, help="Tokens of a page; 256.")
+        int, Option("--page-tokens", metavar="N", min=1, help="Tokens of a page; 256.")
     ] = 256,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="The key that signs.")
-    ] = None,
+    key: Annotated[str | None, Option("--key", metavar="KEY", help="The key that signs.")] = None,
 ) -> Iterable[Record]:
     """Cut a corpus into blocks that fit the window, and deposit them.
 
@@ -51,14 +46,14 @@ def create(
     return create_context(run.store, run.settings, request)
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the contexts."""
     from kvg.flow.context.places import list_contexts
 
     return list_contexts(invocation(ctx).store)
 
 
-def show(ctx: typer.Context, name: Name) -> Iterable[Record]:
+def show(ctx: Context, name: Name) -> Iterable[Record]:
     """Show the blocks of a context and what is in them."""
     from kvg.flow.context.places import show_context
 
@@ -66,14 +61,14 @@ def show(ctx: typer.Context, name: Name) -> Iterable[Record]:
 
 
 def at(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
     place: Annotated[
-        str, typer.Argument(metavar="PLACE", help="A token of the context from 0, or PATH:LINE.")
+        str, Argument(metavar="PLACE", help="A token of the context from 0, or PATH:LINE.")
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", metavar="T", help="Move the window there and go on with this."),
+        Option("--prompt", metavar="T", help="Move the window there and go on with this."),
     ] = None,
     max_tokens: MaxTokens = MAX_NEW_TOKENS,
     temperature: Temperature = 0.0,
@@ -106,12 +101,10 @@ def at(
 
 
 def search(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.")],
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Passages at most; 5.")
-    ] = 5,
+    words: Annotated[str, Argument(metavar="WORDS", help="What to look for.")],
+    limit: Annotated[int, Option("--limit", metavar="N", min=1, help="Passages at most; 5.")] = 5,
 ) -> Iterable[Record]:
     """Find passages by their words.
 
@@ -125,12 +118,10 @@ def search(
 
 
 def ask(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
-    blocks: Annotated[
-        int, typer.Option("--blocks", metavar="N", min=1, help="Blocks to try; 1.")
-    ] = 1,
+    question: Annotated[str, Argument(metavar="QUESTION", help="The question.")],
+    blocks: Annotated[int, Option("--blocks", metavar="N", min=1, help="Blocks to try; 1.")] = 1,
     max_tokens: MaxTokens = MAX_NEW_TOKENS,
     stop: Stop = None,
     require: Require = None,

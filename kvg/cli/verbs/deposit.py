@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import STDIN, NoSandbox, parse_moment, parse_numbers, split_ref_and_files
 from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
@@ -14,69 +13,61 @@ from kvg.flow.requests import PAGE_TOKENS, DepositRequest
 
 
 def deposit(
-    ctx: typer.Context,
+    ctx: Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[REF] FILE…",
             help="The ref (a file's stem if left out) and the files, joined in order; - reads "
             "standard input. With --text or --chat only the ref.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="A registered model.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", metavar="T", help="The text itself.")
-    ] = None,
+    model: Annotated[str | None, Option("--model", metavar="M", help="A registered model.")] = None,
+    text: Annotated[str | None, Option("--text", metavar="T", help="The text itself.")] = None,
     chat: Annotated[
         Path | None,
-        typer.Option("--chat", metavar="FILE.json", help="A JSON list of chat messages."),
+        Option("--chat", metavar="FILE.json", help="A JSON list of chat messages."),
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(
-            "--gate", metavar="SPEC", help="A check to pass first, as kvg gate list has them."
-        ),
+        Option("--gate", metavar="SPEC", help="A check to pass first, as kvg gate list has them."),
     ] = None,
     no_sandbox: NoSandbox = False,
     family: Annotated[
         Path | None,
-        typer.Option("--family", metavar="FILE", help="A file with the problem that it answers."),
+        Option("--family", metavar="FILE", help="A file with the problem that it answers."),
     ] = None,
     parent: Annotated[
-        str | None, typer.Option("--parent", metavar="REF", help="What this one descends from.")
+        str | None, Option("--parent", metavar="REF", help="What this one descends from.")
     ] = None,
     reference: Annotated[
         Literal["invariant", "scheduled"] | None,
-        typer.Option(
+        Option(
             "--reference",
             metavar="invariant|scheduled",
             help="The definition of fresh that exactness is measured against.",
         ),
     ] = None,
     page_tokens: Annotated[
-        int, typer.Option("--page-tokens", metavar="N", min=1, help="Tokens in a page; 256.")
+        int, Option("--page-tokens", metavar="N", min=1, help="Tokens in a page; 256.")
     ] = PAGE_TOKENS,
     cut_points: Annotated[
         str | None,
-        typer.Option(
-            "--cut-points", metavar="N,…", help="Positions at which a graft may stop short."
-        ),
+        Option("--cut-points", metavar="N,…", help="Positions at which a graft may stop short."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="The signing key: name or key id.")
+        str | None, Option("--key", metavar="K", help="The signing key: name or key id.")
     ] = None,
     no_source: Annotated[
-        bool, typer.Option("--no-source", help="Do not attest where the text came from.")
+        bool, Option("--no-source", help="Do not attest where the text came from.")
     ] = False,
     valid_until: Annotated[
         str | None,
-        typer.Option("--valid-until", metavar="T", help="When the text goes stale: a date, 30d."),
+        Option("--valid-until", metavar="T", help="When the text goes stale: a date, 30d."),
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--depends",
             metavar="FILE",
             help="A file that the text depends on, in the store's folder or here.",
@@ -84,7 +75,7 @@ def deposit(
     ] = None,
     schema_version: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--schema-version",
             metavar="V",
             help="What its data hold to; stale when the setting freshness.schema is another.",

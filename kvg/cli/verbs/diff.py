@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def diff(
-    ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="A", help="A ref, REF@{n} or a digest.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    ctx: Context,
+    a: Annotated[str, Argument(metavar="A", help="A ref, REF@{n} or a digest.")],
+    b: Annotated[str, Argument(metavar="B", help="Another one.")],
 ) -> Iterable[Record]:
     """Compare two artifacts.
 

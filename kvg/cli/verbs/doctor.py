@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Context, Option
 from kvg.cli.invocation import invocation
 from kvg.errors import NotFound
 from kvg.flow.records import Record
@@ -12,13 +11,13 @@ from kvg.flow.requests import DoctorRequest
 
 
 def doctor(
-    ctx: typer.Context,
+    ctx: Context,
     require: Annotated[
         Literal["exact"] | None,
-        typer.Option("--require", metavar="exact", help="Fail unless grafts are exact here."),
+        Option("--require", metavar="exact", help="Fail unless grafts are exact here."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="The model to check with.")
+        str | None, Option("--model", metavar="M", help="The model to check with.")
     ] = None,
 ) -> Iterable[Record]:
     """Look at this machine and say what it can do.

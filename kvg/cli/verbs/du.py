@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def du(
-    ctx: typer.Context,
+    ctx: Context,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs or digests; all refs if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs or digests; all refs if none.")
     ] = None,
 ) -> Iterable[Record]:
     """Show what artifacts take on disk.

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import problem_text
 from kvg.errors import NotFound
@@ -17,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def hash_(
-    ctx: typer.Context,
+    ctx: Context,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A file with the problem; - is standard input."),
+        Argument(metavar="FILE", help="A file with the problem; - is standard input."),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="T", help="The problem.")] = None,
+    text: Annotated[str | None, Option("--text", metavar="T", help="The problem.")] = None,
     constraint: Annotated[
         str | None,
-        typer.Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
+        Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
+        Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show how the nearest stored structures differ.")
+        bool, Option("--explain", help="Show how the nearest stored structures differ.")
     ] = False,
 ) -> Record:
     """Print the exact address of a problem.
@@ -52,9 +51,9 @@ def hash_(
 
 
 def show(
-    ctx: typer.Context,
+    ctx: Context,
     family: Annotated[
-        str, typer.Argument(metavar="FAMILY", help="Its digest, or 6 or more hex digits of it.")
+        str, Argument(metavar="FAMILY", help="Its digest, or 6 or more hex digits of it.")
     ],
 ) -> Record:
     """Show one family."""
@@ -63,7 +62,7 @@ def show(
     return show_family(invocation(ctx).store, family)
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the families that the store knows.
 
     Those that it can answer, and those that it has artifacts for.

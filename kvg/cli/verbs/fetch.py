@@ -3,23 +3,22 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def fetch(
-    ctx: typer.Context,
+    ctx: Context,
     remote: Annotated[
-        str | None, typer.Argument(metavar="REMOTE", help="Its name here; origin if left out.")
+        str | None, Argument(metavar="REMOTE", help="Its name here; origin if left out.")
     ] = None,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs there; all if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs there; all if none.")
     ] = None,
     trust: Annotated[
         list[str] | None,
-        typer.Option("--trust", metavar="KEYID", help="Trust this key on offer there first."),
+        Option("--trust", metavar="KEYID", help="Trust this key on offer there first."),
     ] = None,
 ) -> Iterable[Record]:
     """Bring what a remote has here, verified.

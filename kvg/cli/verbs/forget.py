@@ -3,18 +3,17 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def forget(
-    ctx: typer.Context,
-    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    ctx: Context,
+    refs: Annotated[list[str], Argument(metavar="REF", help="Refs or digests.")],
     remote: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Then the same on this remote, the log included."),
+        Option("--remote", metavar="NAME", help="Then the same on this remote, the log included."),
     ] = None,
 ) -> Iterable[Record]:
     """Remove the content of an artifact for good.

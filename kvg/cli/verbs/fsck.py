@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def fsck(
-    ctx: typer.Context,
+    ctx: Context,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Move bad objects away, fetch lost ones.")
+        bool, Option("--repair", help="Move bad objects away, fetch lost ones.")
     ] = False,
 ) -> Iterable[Record]:
     """Check every file of the store against every other.

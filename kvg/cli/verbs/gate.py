@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import NoSandbox, problem_text, read_bytes
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the kinds of gates."""
     from kvg.flow.gate import list_gates
 
@@ -21,21 +20,21 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Context,
     specs: Annotated[
-        list[str], typer.Argument(metavar="SPEC", help="KIND:ARGUMENT, as kvg gate list has them.")
+        list[str], Argument(metavar="SPEC", help="KIND:ARGUMENT, as kvg gate list has them.")
     ],
     text: Annotated[
-        str | None, typer.Option("--text", metavar="T", help="The text that was asked.")
+        str | None, Option("--text", metavar="T", help="The text that was asked.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file with it; - for stdin.")
+        Path | None, Option("--file", metavar="FILE", help="A file with it; - for stdin.")
     ] = None,
     answer: Annotated[
-        str | None, typer.Option("--answer", metavar="A", help="The answer to be checked.")
+        str | None, Option("--answer", metavar="A", help="The answer to be checked.")
     ] = None,
     answer_file: Annotated[
-        Path | None, typer.Option("--answer-file", metavar="FILE", help="A file with it.")
+        Path | None, Option("--answer-file", metavar="FILE", help="A file with it.")
     ] = None,
     no_sandbox: NoSandbox = False,
 ) -> Iterable[Record]:

@@ -1,12 +1,11 @@
 """``kvg gc``."""
 
-import typer
-
+from kvg.cli.declare import Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
-def gc(ctx: typer.Context) -> Record:
+def gc(ctx: Context) -> Record:
     """Remove what nothing needs any more.
 
     What refs, pins, methods, trust files and preregistrations need stays, and what running

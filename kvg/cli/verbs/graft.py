@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import STDIN
 from kvg.cli.verbs.sampling import (
@@ -25,24 +24,24 @@ from kvg.flow.requests import MAX_NEW_TOKENS, GraftRequest
 
 
 def graft(
-    ctx: typer.Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
+    ctx: Context,
+    ref: Annotated[str, Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
     dash: Annotated[
-        str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")
+        str | None, Argument(metavar="-", help="Read the prompt from standard input.")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="T", help="The text to continue with.")
+        str | None, Option("--prompt", metavar="T", help="The text to continue with.")
     ] = None,
     prompt_file: Annotated[
-        Path | None, typer.Option("--prompt-file", metavar="F", help="A file with the prompt.")
+        Path | None, Option("--prompt-file", metavar="F", help="A file with the prompt.")
     ] = None,
     chat: Annotated[
         Path | None,
-        typer.Option("--chat", metavar="F.json", help="Messages, through the chat template."),
+        Option("--chat", metavar="F.json", help="Messages, through the chat template."),
     ] = None,
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", metavar="F.jsonl", help="One graft for each line's prompt."),
+        Option("--prompts", metavar="F.jsonl", help="One graft for each line's prompt."),
     ] = None,
     max_tokens: MaxTokens = MAX_NEW_TOKENS,
     temperature: Temperature = 0.0,
@@ -53,14 +52,14 @@ def graft(
     at: At = None,
     cut: Annotated[
         int | None,
-        typer.Option("--cut", metavar="N", min=1, help="Restore the first N tokens: a cut point."),
+        Option("--cut", metavar="N", min=1, help="Restore the first N tokens: a cut point."),
     ] = None,
     require: Require = None,
     session: SessionName = None,
     slot: SlotNumber = None,
     or_fresh: Annotated[
         str | None,
-        typer.Option("--or-fresh", metavar="MODEL", help="On a miss, compute with this model."),
+        Option("--or-fresh", metavar="MODEL", help="On a miss, compute with this model."),
     ] = None,
 ) -> Iterable[Record]:
     """Verify a ref, restore it and continue the text.

@@ -2,17 +2,16 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.table import BY_NAME
 from kvg.flow.records import HelpText
 
 
 def help_(
-    ctx: typer.Context,
+    ctx: Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VERB|TOPIC", help="A verb, exit-codes or environment."),
+        Argument(metavar="VERB|TOPIC", help="A verb, exit-codes or environment."),
     ] = None,
 ) -> HelpText:
     """Show the help of a verb or a topic.
@@ -27,11 +26,11 @@ def help_(
         return HelpText(text_of(root_page()))
     if len(names) == 1 and names[0] not in BY_NAME:
         return HelpText(topic_text(names[0]))
-    _, found, rest = build_root().resolve_command(ctx, names)
+    found = build_root().named(names[0])
     if isinstance(found, SubverbGroup):
-        if not rest:
+        if len(names) == 1:
             return HelpText(text_of(group_page(found.verb)))
-        _, found, rest = found.resolve_command(ctx, rest)
+        found = found.named(names[1])
     return HelpText(text_of(page_of(found)))
 
 

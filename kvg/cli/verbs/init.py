@@ -3,24 +3,23 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 
 
 def init(
-    ctx: typer.Context,
+    ctx: Context,
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Where to make it; here if left out.")
+        Path | None, Argument(metavar="DIR", help="Where to make it; here if left out.")
     ] = None,
     bare: Annotated[
-        bool, typer.Option("--bare", help="Make DIR itself the store, to be used as a remote.")
+        bool, Option("--bare", help="Make DIR itself the store, to be used as a remote.")
     ] = False,
     shared: Annotated[
         str | None,
-        typer.Option("--shared", metavar="group", help="Let the group of DIR read and write it."),
+        Option("--shared", metavar="group", help="Let the group of DIR read and write it."),
     ] = None,
 ) -> Record:
     """Make a store.

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.errors import UsageError
 from kvg.flow.records import Record
@@ -13,15 +12,15 @@ from kvg.flow.records import Record
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name, or its key id.")]
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The key's name, or its key id.")]
+NewName = Annotated[str, Argument(metavar="NAME", help="The key's name.")]
 
 
 def new(
-    ctx: typer.Context,
+    ctx: Context,
     name: NewName,
     passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Encrypt it with a passphrase.")
+        bool, Option("--passphrase", help="Encrypt it with a passphrase.")
     ] = False,
 ) -> Record:
     """Make a signing key.
@@ -47,14 +46,14 @@ def new_passphrase(name: str, settings: "Settings") -> bytes:
     return ask_new_passphrase() if source is ask_passphrase else source()
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List your keys."""
     from kvg.flow.key import list_keys
 
     return list_keys(invocation(ctx).settings)
 
 
-def show(ctx: typer.Context, name: Name) -> Record:
+def show(ctx: Context, name: Name) -> Record:
     """Show one key."""
     from kvg.flow.key import show_key
 
@@ -62,10 +61,10 @@ def show(ctx: typer.Context, name: Name) -> Record:
 
 
 def import_(
-    ctx: typer.Context,
+    ctx: Context,
     name: NewName,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="PKCS#8 or OpenSSH PEM; - is standard input.")
+        Path, Argument(metavar="FILE", help="PKCS#8 or OpenSSH PEM; - is standard input.")
     ],
 ) -> Record:
     """Take in a private key.
@@ -89,11 +88,11 @@ def read_file(path: Path) -> bytes:
 
 
 def export(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
     form: Annotated[
         Literal["openssh", "pem", "note"],
-        typer.Option("--form", metavar="openssh|pem|note", help="openssh if left out."),
+        Option("--form", metavar="openssh|pem|note", help="openssh if left out."),
     ] = "openssh",
 ) -> Record:
     """Print a public key."""
@@ -102,7 +101,7 @@ def export(
     return export_key(invocation(ctx).settings, name, form)
 
 
-def rekey(ctx: typer.Context) -> Record:
+def rekey(ctx: Context) -> Record:
     """Replace the key that signs the store's log.
 
     The change is an entry of the log under a checkpoint that the old key and the new one sign, so

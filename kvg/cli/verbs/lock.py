@@ -4,19 +4,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def lock(
-    ctx: typer.Context,
+    ctx: Context,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs; all of yours if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs; all of yours if none.")
     ] = None,
     file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="The lock file; kvg.lock if left out.")
+        Path, Option("--file", metavar="FILE", help="The lock file; kvg.lock if left out.")
     ] = Path("kvg.lock"),
 ) -> Iterable[Record]:
     """Write down what refs stand for, for CI.

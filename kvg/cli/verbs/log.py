@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation, stdin_bytes
 from kvg.cli.values import parse_moment
 from kvg.errors import UsageError
@@ -18,34 +17,32 @@ MAX_BYTES = 64 << 20
 
 
 def log(
-    ctx: typer.Context,
-    ref: Annotated[
-        str | None, typer.Argument(metavar="REF", help="Only what concerns this ref.")
-    ] = None,
+    ctx: Context,
+    ref: Annotated[str | None, Argument(metavar="REF", help="Only what concerns this ref.")] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Not before: a date, 2d, 3h.")
+        str | None, Option("--since", metavar="T", help="Not before: a date, 2d, 3h.")
     ] = None,
     receipt: Annotated[
-        bool, typer.Option("--receipt", help="With the proof of each entry's place.")
+        bool, Option("--receipt", help="With the proof of each entry's place.")
     ] = False,
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="FILE", help="Check the receipts in a file; no store."),
+        Option("--check", metavar="FILE", help="Check the receipts in a file; no store."),
     ] = None,
     verifier: Annotated[
         str | None,
-        typer.Option("--verifier", metavar="V", help="The log's key for --check; this store's."),
+        Option("--verifier", metavar="V", help="The log's key for --check; this store's."),
     ] = None,
     checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Print the signed checkpoint and its witnesses.")
+        bool, Option("--checkpoint", help="Print the signed checkpoint and its witnesses.")
     ] = False,
     cosigned: Annotated[
         Path | None,
-        typer.Option("--cosigned", metavar="FILE", help="Take up witnesses' cosignatures."),
+        Option("--cosigned", metavar="FILE", help="Take up witnesses' cosignatures."),
     ] = None,
     witness: Annotated[
         list[str] | None,
-        typer.Option("--witness", metavar="V", help="A witness to trust from now on."),
+        Option("--witness", metavar="V", help="A witness to trust from now on."),
     ] = None,
 ) -> Iterable[Record] | Record:
     """Show what happened, newest first.

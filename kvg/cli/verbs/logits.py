@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
@@ -12,26 +11,20 @@ from kvg.flow.requests import LogitsRequest
 
 
 def logits(
-    ctx: typer.Context,
-    ref: Annotated[
-        str | None, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="A registered model.")
-    ] = None,
+    ctx: Context,
+    ref: Annotated[str | None, Argument(metavar="REF", help="A ref, REF@{n} or a digest.")] = None,
+    model: Annotated[str | None, Option("--model", metavar="M", help="A registered model.")] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="T", help="The text after the artifact's.")
+        str | None, Option("--prompt", metavar="T", help="The text after the artifact's.")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Compute without the store's pages.")
-    ] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Compute without the store's pages.")] = False,
     reference: Annotated[
         Literal["invariant", "scheduled"] | None,
-        typer.Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
+        Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE.safetensors", help="Write the logits here."),
+        Option("--out", metavar="FILE.safetensors", help="Write the logits here."),
     ] = None,
     session: SessionName = None,
     slot: SlotNumber = None,

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kvg.cli.declare import Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.render import Raw
 from kvg.errors import UsageError
@@ -21,26 +20,24 @@ _FIELD = r"\{([a-z_]+)\}"
 
 
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="F", help="A line for each ref, e.g. '{ref} {digest}'."),
+        Option("--format", metavar="F", help="A line for each ref, e.g. '{ref} {digest}'."),
     ] = None,
     nul: Annotated[
-        bool, typer.Option("-0", help="End each name, or line of --format, with NUL.")
+        bool, Option("-0", help="End each name, or line of --format, with NUL.")
     ] = False,
     stale: Annotated[
         bool,
-        typer.Option(
-            "--stale", help="Only those past their validity or outdated, and such methods."
-        ),
+        Option("--stale", help="Only those past their validity or outdated, and such methods."),
     ] = False,
     graftable: Annotated[
         bool,
-        typer.Option("--graftable", help="Only those that this machine can graft."),
+        Option("--graftable", help="Only those that this machine can graft."),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("-a", "--all", help="Also REMOTE/REF: what remotes had when last seen.")
+        bool, Option("-a", "--all", help="Also REMOTE/REF: what remotes had when last seen.")
     ] = False,
 ) -> Iterable[Record] | Iterator[Raw]:
     """List the refs.

@@ -3,61 +3,58 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import NoSandbox, parse_moment, problem_text
 from kvg.flow.records import Record
 
 Target = Annotated[
-    str, typer.Argument(metavar="METHOD", help="A method's digest or a family's, or 6 digits.")
+    str, Argument(metavar="METHOD", help="A method's digest or a family's, or 6 digits.")
 ]
 
 
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     program: Annotated[
         Path,
-        typer.Option("--program", metavar="FILE", help="Python that defines solve(s0, s1, …)."),
+        Option("--program", metavar="FILE", help="Python that defines solve(s0, s1, …)."),
     ],
     checker: Annotated[
         Path,
-        typer.Option("--checker", metavar="FILE", help="Python: check(answer, s0, s1, …) -> bool."),
+        Option("--checker", metavar="FILE", help="Python: check(answer, s0, s1, …) -> bool."),
     ],
     text: Annotated[
-        str | None, typer.Option("--text", metavar="T", help="One problem of the family.")
+        str | None, Option("--text", metavar="T", help="One problem of the family.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file with it; - for stdin.")
+        Path | None, Option("--file", metavar="FILE", help="A file with it; - for stdin.")
     ] = None,
     slots: Annotated[
-        Path | None, typer.Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
+        Path | None, Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
     ] = None,
     constraint: Annotated[
         str | None,
-        typer.Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
+        Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
+        Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="The key to sign with.")
-    ] = None,
+    key: Annotated[str | None, Option("--key", metavar="K", help="The key to sign with.")] = None,
     valid_until: Annotated[
         str | None,
-        typer.Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
+        Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--depends",
             metavar="FILE",
             help="A file that it depends on, in the store's folder or here.",
         ),
     ] = None,
     schema_version: Annotated[
-        str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")
+        str | None, Option("--schema-version", metavar="V", help="What its data hold to.")
     ] = None,
     no_sandbox: NoSandbox = False,
 ) -> Record:
@@ -90,7 +87,7 @@ def add(
     return add_method(run.store, run.settings, request)
 
 
-def show(ctx: typer.Context, method: Target) -> Record:
+def show(ctx: Context, method: Target) -> Record:
     """Show one method."""
     from kvg.flow.method import show_method
 
@@ -99,10 +96,10 @@ def show(ctx: typer.Context, method: Target) -> Record:
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Context,
     method: Target,
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="VALUE", help="The values of the slots, in order.")
+        list[str] | None, Argument(metavar="VALUE", help="The values of the slots, in order.")
     ] = None,
     no_sandbox: NoSandbox = False,
 ) -> Record:

@@ -4,31 +4,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import parse_dtype
 from kvg.flow.records import Record
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The model's name here.")]
 
 
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the model.")],
+    path: Annotated[Path, Argument(metavar="PATH", help="The folder of the model.")],
     gguf: Annotated[
-        Path | None, typer.Option("--gguf", metavar="FILE", help="Take the weights from this GGUF.")
+        Path | None, Option("--gguf", metavar="FILE", help="Take the weights from this GGUF.")
     ] = None,
     adapter: Annotated[
         Path | None,
-        typer.Option("--adapter", metavar="DIR", help="Add the PEFT (LoRA) adapter in DIR."),
+        Option("--adapter", metavar="DIR", help="Add the PEFT (LoRA) adapter in DIR."),
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
+        Option("--dtype", metavar="BF16|F16|F32", help="Compute in this; the model's own."),
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Hash the weights again.")] = False,
+    no_cache: Annotated[bool, Option("--no-cache", help="Hash the weights again.")] = False,
 ) -> Record:
     """Register a local model and its fingerprint.
 
@@ -45,14 +44,14 @@ def add(
     return model_add(run.store, run.settings, request)
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the registered models."""
     from kvg.flow.model import list_models
 
     return list_models(invocation(ctx).store)
 
 
-def show(ctx: typer.Context, name: Name) -> Record:
+def show(ctx: Context, name: Name) -> Record:
     """Show one registered model.
 
     With its folder and its fingerprint.
@@ -64,7 +63,7 @@ def show(ctx: typer.Context, name: Name) -> Record:
     return show_model(run.store, name)
 
 
-def default(ctx: typer.Context, name: Name) -> Record:
+def default(ctx: Context, name: Name) -> Record:
     """Choose the model that is used without --model."""
     from kvg.flow.model import set_default_model
 

@@ -4,24 +4,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 Target = Annotated[
-    str, typer.Argument(metavar="DIGEST|FILE", help="A preregistration, or a copy of one.")
+    str, Argument(metavar="DIGEST|FILE", help="A preregistration, or a copy of one.")
 ]
 
 
 def create(
-    ctx: typer.Context,
-    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Refs or digests.")],
+    ctx: Context,
+    refs: Annotated[list[str], Argument(metavar="REF", help="Refs or digests.")],
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
+        int, Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
     ] = 5,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write a copy here.")
+        Path | None, Option("-o", "--out", metavar="FILE", help="Write a copy here.")
     ] = None,
 ) -> Record:
     """Commit to the digests of a run before it is run.
@@ -36,10 +35,10 @@ def create(
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Context,
     target: Target,
     logged: Annotated[
-        bool, typer.Option("--logged", help="Refuse one that is not in this store's log.")
+        bool, Option("--logged", help="Refuse one that is not in this store's log.")
     ] = False,
 ) -> Iterable[Record]:
     """Run it here and compare with what was expected.
@@ -55,7 +54,7 @@ def run(
     return run_prereg(call.store, call.settings, target, logged=logged)
 
 
-def show(ctx: typer.Context, target: Target) -> Record:
+def show(ctx: Context, target: Target) -> Record:
     """Show what a preregistration expects."""
     from kvg.flow.prereg import show_prereg
 

@@ -3,26 +3,23 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def push(
-    ctx: typer.Context,
+    ctx: Context,
     remote: Annotated[
-        str | None, typer.Argument(metavar="REMOTE", help="Its name here; origin if left out.")
+        str | None, Argument(metavar="REMOTE", help="Its name here; origin if left out.")
     ] = None,
     refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs; all of yours if none.")
+        list[str] | None, Argument(metavar="REF", help="Refs; all of yours if none.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read back and check every byte there.")
+        bool, Option("--verify", help="Read back and check every byte there.")
     ] = False,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Take the named refs off the remote.")
-    ] = False,
+    delete: Annotated[bool, Option("--delete", help="Take the named refs off the remote.")] = False,
 ) -> Iterable[Record]:
     """Bring refs and all they need to a remote.
 

@@ -2,18 +2,17 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.cli.values import parse_size
 from kvg.flow.records import Record
 
 
 def quota(
-    ctx: typer.Context,
+    ctx: Context,
     size: Annotated[
         str | None,
-        typer.Argument(metavar="SIZE", help="E.g. 250GB, 10GiB, a number of bytes, or none."),
+        Argument(metavar="SIZE", help="E.g. 250GB, 10GiB, a number of bytes, or none."),
     ] = None,
 ) -> Record:
     """Show or set the limit on what the store takes.

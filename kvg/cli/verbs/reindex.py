@@ -1,12 +1,11 @@
 """``kvg reindex``."""
 
-import typer
-
+from kvg.cli.declare import Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
-def reindex(ctx: typer.Context) -> Record:
+def reindex(ctx: Context) -> Record:
     """Rebuild the index from the files.
 
     The index is a cache: nothing is lost with it.

@@ -3,18 +3,17 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The remote's name here.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The remote's name here.")]
 Url = Annotated[
-    str, typer.Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
+    str, Argument(metavar="URL", help="A folder, or ssh://, s3://, oci:// or https://.")
 ]
 
 
-def add(ctx: typer.Context, name: Name, url: Url) -> Record:
+def add(ctx: Context, name: Name, url: Url) -> Record:
     """Give a remote a name.
 
     The one named origin is used where none is named. Nothing is looked at yet; the first push makes
@@ -31,7 +30,7 @@ def add(ctx: typer.Context, name: Name, url: Url) -> Record:
     return remote_add(run.store, run.settings, name, url)
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the remotes."""
     from kvg.flow.remote import remote_list
 
@@ -39,12 +38,12 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
 
 
 def set_(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
-    url: Annotated[str | None, typer.Argument(metavar="URL", help="The new address.")] = None,
+    url: Annotated[str | None, Argument(metavar="URL", help="The new address.")] = None,
     codec: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--codec",
             metavar="0|1|2",
             help="How objects are stored there: 2, the default, takes a third less room; 0 is raw, "
@@ -53,11 +52,11 @@ def set_(
     ] = None,
     pages: Annotated[
         bool | None,
-        typer.Option("--pages/--no-pages", help="Bring pages with a pull, or when they are read."),
+        Option("--pages/--no-pages", help="Bring pages with a pull, or when they are read."),
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option("--filter", metavar="PATTERN", help="Fetch only refs that match; '' for all."),
+        Option("--filter", metavar="PATTERN", help="Fetch only refs that match; '' for all."),
     ] = None,
 ) -> Record:
     """Change a remote.
@@ -72,7 +71,7 @@ def set_(
     )
 
 
-def remove(ctx: typer.Context, name: Name) -> Record:
+def remove(ctx: Context, name: Name) -> Record:
     """Forget a remote.
 
     Its refs here go too; what lies there stays as it is.
@@ -84,9 +83,9 @@ def remove(ctx: typer.Context, name: Name) -> Record:
 
 
 def show(
-    ctx: typer.Context,
+    ctx: Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Its name here; origin if left out.")
+        str | None, Argument(metavar="NAME", help="Its name here; origin if left out.")
     ] = None,
 ) -> Iterable[Record]:
     """Show what a remote has and whose it is.
@@ -101,9 +100,9 @@ def show(
 
 
 def gc(
-    ctx: typer.Context,
+    ctx: Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Its name here; origin if left out.")
+        str | None, Argument(metavar="NAME", help="Its name here; origin if left out.")
     ] = None,
 ) -> Iterable[Record]:
     """Remove from a remote what no ref there needs.

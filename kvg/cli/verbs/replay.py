@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.verbs.seating import SessionName, SlotNumber, check_seat
 from kvg.flow.records import Record
@@ -13,24 +12,22 @@ from kvg.flow.requests import ReplayRequest
 
 
 def replay(
-    ctx: typer.Context,
-    refs: Annotated[
-        list[str] | None, typer.Argument(metavar="REF", help="Refs or digests.")
-    ] = None,
+    ctx: Context,
+    refs: Annotated[list[str] | None, Argument(metavar="REF", help="Refs or digests.")] = None,
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
+        int, Option("--samples", metavar="N", min=1, help="Prompts for each ref; 5.")
     ] = 5,
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", metavar="F", help="A file of prompts, JSON Lines."),
+        Option("--prompts", metavar="F", help="A file of prompts, JSON Lines."),
     ] = None,
     reference: Annotated[
         Literal["invariant", "scheduled"] | None,
-        typer.Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
+        Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
     ] = None,
-    sign: Annotated[bool, typer.Option("--sign", help="Attest the result.")] = False,
+    sign: Annotated[bool, Option("--sign", help="Attest the result.")] = False,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="The signing key: name or key id.")
+        str | None, Option("--key", metavar="K", help="The signing key: name or key id.")
     ] = None,
     session: SessionName = None,
     slot: SlotNumber = None,

@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def rev_parse(
-    ctx: typer.Context,
+    ctx: Context,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME", help="Refs, REF@{n} or digests cut short.")
+        list[str], Argument(metavar="NAME", help="Refs, REF@{n} or digests cut short.")
     ],
 ) -> Iterable[Record]:
     """Print the digest a name stands for."""

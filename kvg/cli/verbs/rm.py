@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def rm(
-    ctx: typer.Context,
-    refs: Annotated[list[str], typer.Argument(metavar="REF", help="The refs, all or none.")],
+    ctx: Context,
+    refs: Annotated[list[str], Argument(metavar="REF", help="The refs, all or none.")],
 ) -> Iterable[Record]:
     """Remove refs.
 

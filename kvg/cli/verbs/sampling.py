@@ -2,28 +2,25 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Option
 from kvg.cli.values import known_gates
 from kvg.flow.requests import Sampling
 
 MaxTokens = Annotated[
-    int, typer.Option("--max-tokens", metavar="N", min=0, help="Tokens to write at most; 256.")
+    int, Option("--max-tokens", metavar="N", min=0, help="Tokens to write at most; 256.")
 ]
 Temperature = Annotated[
-    float, typer.Option("--temperature", metavar="X", min=0, help="0 takes the likeliest; 0.")
+    float, Option("--temperature", metavar="X", min=0, help="0 takes the likeliest; 0.")
 ]
 TopP = Annotated[
-    float, typer.Option("--top-p", metavar="X", help="Sample from this much probability; 1.")
+    float, Option("--top-p", metavar="X", help="Sample from this much probability; 1.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the sampling.")]
-Stop = Annotated[
-    list[str] | None, typer.Option("--stop", metavar="S", help="Stop before this text.")
-]
-Stream = Annotated[bool, typer.Option("--stream", help="Write the text as it comes.")]
+Seed = Annotated[int | None, Option("--seed", metavar="N", help="Seed of the sampling.")]
+Stop = Annotated[list[str] | None, Option("--stop", metavar="S", help="Stop before this text.")]
+Stream = Annotated[bool, Option("--stream", help="Write the text as it comes.")]
 Require = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--require",
         metavar="GATE",
         callback=known_gates,

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Option
 from kvg.errors import UsageError
 
 SessionName = Annotated[
     str | None,
-    typer.Option("--session", metavar="S", help="Compute in this resident session: kvg session."),
+    Option("--session", metavar="S", help="Compute in this resident session: kvg session."),
 ]
 SlotNumber = Annotated[
     int | None,
-    typer.Option(
-        "--slot", metavar="I", min=0, help="The session's slot to use, and to leave it in."
-    ),
+    Option("--slot", metavar="I", min=0, help="The session's slot to use, and to leave it in."),
 ]
 At = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--at",
         metavar="POS",
         min=0,

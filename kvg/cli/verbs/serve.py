@@ -1,21 +1,18 @@
 """``kvg __serve``: the far side of an ssh remote."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 
 
 def serve(
-    ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of the remote.")],
+    ctx: Context,
+    path: Annotated[Path, Argument(metavar="PATH", help="The folder of the remote.")],
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Let nobody write, for a key that may only pull.")
+        bool, Option("--read-only", help="Let nobody write, for a key that may only pull.")
     ] = False,
 ) -> None:
     """Serve a remote to the far side of ssh.

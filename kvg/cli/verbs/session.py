@@ -1,50 +1,43 @@
 """``kvg session``, and the process that it starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import Invocation, invocation
 from kvg.errors import KvgError
 from kvg.flow.records import Record
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
-Model = Annotated[str | None, typer.Option("--model", metavar="M", help="A registered model.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The session's name.")]
+Model = Annotated[str | None, Option("--model", metavar="M", help="A registered model.")]
 Reference = Annotated[
     Literal["invariant", "scheduled"],
-    typer.Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
+    Option("--reference", metavar="invariant|scheduled", help="The definition of fresh."),
 ]
-Slots = Annotated[
-    int, typer.Option("--slots", metavar="N", min=1, help="Numbered slots; 8.", max=4096)
-]
+Slots = Annotated[int, Option("--slots", metavar="N", min=1, help="Numbered slots; 8.", max=4096)]
 Keep = Annotated[
     int,
-    typer.Option("--keep", metavar="N", min=1, help="Restored artifacts that stay in memory; 8."),
+    Option("--keep", metavar="N", min=1, help="Restored artifacts that stay in memory; 8."),
 ]
 Parallel = Annotated[
     int,
-    typer.Option(
-        "--parallel", metavar="N", min=1, max=256, help="Requests under way at a time; 8."
-    ),
+    Option("--parallel", metavar="N", min=1, max=256, help="Requests under way at a time; 8."),
 ]
 Idle = Annotated[
     str,
-    typer.Option("--idle", metavar="T", help="End after so long without a request; 30m. 0: never."),
+    Option("--idle", metavar="T", help="End after so long without a request; 30m. 0: never."),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--memory", metavar="SIZE", help="Most memory for model and slots; 3/4 of the machine's."
     ),
 ]
 Tcp = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--tcp",
         metavar="PORT",
         min=0,
@@ -55,7 +48,7 @@ Tcp = Annotated[
 
 
 def start(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
     model: Model = None,
     reference: Reference = "invariant",
@@ -66,7 +59,7 @@ def start(
     memory: Memory = None,
     tcp: Tcp = None,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay in this process; log to standard error.")
+        bool, Option("--foreground", help="Stay in this process; log to standard error.")
     ] = False,
 ) -> Record:
     """Start a session: a process that keeps a model loaded.
@@ -92,7 +85,7 @@ def start(
     return start_session(run.session_homes, name, words)
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the sessions of this user.
 
     What each is doing is told by itself; one that was killed is said to be dead.
@@ -102,7 +95,7 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
     return list_sessions(invocation(ctx).session_homes)
 
 
-def stop(ctx: typer.Context, name: Name) -> Record:
+def stop(ctx: Context, name: Name) -> Record:
     """End a session.
 
     What it is computing ends before its next forward pass; whoever asked for it is told so. What a
@@ -114,10 +107,10 @@ def stop(ctx: typer.Context, name: Name) -> Record:
 
 
 def slots(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
     clear: Annotated[
-        int | None, typer.Option("--clear", metavar="I", min=0, help="Empty this slot first.")
+        int | None, Option("--clear", metavar="I", min=0, help="Empty this slot first.")
     ] = None,
 ) -> Iterable[Record]:
     """Show what the numbered slots of a session hold.
@@ -130,7 +123,7 @@ def slots(
 
 
 def serve(
-    ctx: typer.Context,
+    ctx: Context,
     name: Name,
     model: Model = None,
     reference: Reference = "invariant",
@@ -141,7 +134,7 @@ def serve(
     memory: Memory = None,
     tcp: Tcp = None,
     ready_fd: Annotated[
-        int | None, typer.Option("--ready-fd", metavar="N", help="Tell here when it listens.")
+        int | None, Option("--ready-fd", metavar="N", help="Tell here when it listens.")
     ] = None,
 ) -> None:
     """Be a session."""

@@ -2,15 +2,14 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def show(
-    ctx: typer.Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
+    ctx: Context,
+    ref: Annotated[str, Argument(metavar="REF", help="A ref, REF@{n} or a digest.")],
 ) -> Record:
     """Show one artifact.
 

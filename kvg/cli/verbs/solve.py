@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import NoSandbox, parse_moment, problem_text
 from kvg.cli.verbs.sampling import Require
@@ -12,69 +11,67 @@ from kvg.flow.records import Record
 
 
 def solve(
-    ctx: typer.Context,
+    ctx: Context,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The problem; - is standard input.")
+        str | None, Argument(metavar="TEXT", help="The problem; - is standard input.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file with the problem.")
+        Path | None, Option("--file", metavar="FILE", help="A file with the problem.")
     ] = None,
     constraint: Annotated[
         str | None,
-        typer.Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
+        Option("--constraint", metavar="C", help="A Python expression over s0, s1, …"),
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
+        Option("--name", metavar="N", help="A name for the next slot; may be repeated."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="M", help="A registered model, which tries on a miss."),
+        Option("--model", metavar="M", help="A registered model, which tries on a miss."),
     ] = None,
     learn: Annotated[
-        bool, typer.Option("--learn", help="Deposit what passed; the default model tries.")
+        bool, Option("--learn", help="Deposit what passed; the default model tries.")
     ] = False,
     checker: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--checker", metavar="FILE", help="Ask for a program; check(answer, s0, …) -> bool."
         ),
     ] = None,
     slots: Annotated[
-        Path | None, typer.Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
+        Path | None, Option("--slots", metavar="FILE", help="Ranges of the slots, in JSON.")
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option("--gate", metavar="SPEC", help="A check that the model's answer has to pass."),
+        Option("--gate", metavar="SPEC", help="A check that the model's answer has to pass."),
     ] = None,
     parent: Annotated[
         str | None,
-        typer.Option("--parent", metavar="REF", help="A block, or a family's, to graft before."),
+        Option("--parent", metavar="REF", help="A block, or a family's, to graft before."),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 256.")
+        int, Option("--max-tokens", metavar="N", min=1, help="Tokens of an answer; 256.")
     ] = 256,
     draft: Annotated[
         bool,
-        typer.Option("--draft", help="Confirm the stored tokens of this text by a forward pass."),
+        Option("--draft", help="Confirm the stored tokens of this text by a forward pass."),
     ] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="K", help="The key to sign with.")
-    ] = None,
+    key: Annotated[str | None, Option("--key", metavar="K", help="The key to sign with.")] = None,
     valid_until: Annotated[
         str | None,
-        typer.Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
+        Option("--valid-until", metavar="T", help="When it goes stale: a date, 30d."),
     ] = None,
     depends: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--depends",
             metavar="FILE",
             help="A file that the answer depends on, in the store's folder or here.",
         ),
     ] = None,
     schema_version: Annotated[
-        str | None, typer.Option("--schema-version", metavar="V", help="What its data hold to.")
+        str | None, Option("--schema-version", metavar="V", help="What its data hold to.")
     ] = None,
     require: Require = None,
     no_sandbox: NoSandbox = False,

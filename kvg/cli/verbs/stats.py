@@ -1,12 +1,11 @@
 """``kvg stats``."""
 
-import typer
-
+from kvg.cli.declare import Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
-def stats(ctx: typer.Context) -> Record:
+def stats(ctx: Context) -> Record:
     """Show the store in numbers."""
     from kvg.flow.stats import stats as flow
 

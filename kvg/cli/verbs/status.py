@@ -1,12 +1,11 @@
 """``kvg status``."""
 
-import typer
-
+from kvg.cli.declare import Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
-def status(ctx: typer.Context) -> Record:
+def status(ctx: Context) -> Record:
     """Show the store at a glance.
 
     Ahead counts refs that a push would move, behind those that a pull would, as of the last push or

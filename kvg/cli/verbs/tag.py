@@ -2,20 +2,19 @@
 
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def tag(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new ref.")],
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="The new ref.")],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="What it stands for: a ref or a digest.")
+        str, Argument(metavar="TARGET", help="What it stands for: a ref or a digest.")
     ],
     force: Annotated[
-        bool, typer.Option("-f", "--force", help="Move a ref that stands for another one.")
+        bool, Option("-f", "--force", help="Move a ref that stands for another one.")
     ] = False,
 ) -> Record:
     """Give an artifact a name."""

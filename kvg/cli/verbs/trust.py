@@ -3,33 +3,28 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 Signers = Annotated[
     list[str] | None,
-    typer.Option(
-        "--key", metavar="K", help="A publisher's key that signs the change; may be repeated."
-    ),
+    Option("--key", metavar="K", help="A publisher's key that signs the change; may be repeated."),
 ]
 Trusted = Annotated[
-    str, typer.Argument(metavar="KEY", help="A trusted key: its id, its file, or your own's name.")
+    str, Argument(metavar="KEY", help="A trusted key: its id, its file, or your own's name.")
 ]
 
 
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     key: Annotated[
         str,
-        typer.Argument(metavar="KEY", help="A file with a public key, its text, or your own key."),
+        Argument(metavar="KEY", help="A file with a public key, its text, or your own key."),
     ],
     role: Annotated[
         list[str] | None,
-        typer.Option(
-            "--role", metavar="R", help="depositor, verifier or publisher; may be repeated."
-        ),
+        Option("--role", metavar="R", help="depositor, verifier or publisher; may be repeated."),
     ] = None,
     sign_with: Signers = None,
 ) -> Record:
@@ -43,7 +38,7 @@ def add(
     return trust_add(run.store, run.settings, key, role or (), sign_with or ())
 
 
-def list_(ctx: typer.Context) -> Iterable[Record]:
+def list_(ctx: Context) -> Iterable[Record]:
     """List the trusted keys."""
     from kvg.flow.trust import trust_list
 
@@ -52,11 +47,11 @@ def list_(ctx: typer.Context) -> Iterable[Record]:
 
 
 def remove(
-    ctx: typer.Context,
+    ctx: Context,
     key: Trusted,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", metavar="R", help="Only this role; may be repeated."),
+        Option("--role", metavar="R", help="Only this role; may be repeated."),
     ] = None,
     sign_with: Signers = None,
 ) -> Record:
@@ -72,15 +67,15 @@ def remove(
 
 
 def revoke(
-    ctx: typer.Context,
+    ctx: Context,
     key: Trusted,
     origin: Annotated[
         str | None,
-        typer.Option("--origin", metavar="LOG", help="The log that says when; this store's."),
+        Option("--origin", metavar="LOG", help="The log that says when; this store's."),
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--size", metavar="N", min=0, help="Entries of that log that still count; all so far."
         ),
     ] = None,
@@ -99,9 +94,9 @@ def revoke(
 
 
 def threshold(
-    ctx: typer.Context,
+    ctx: Context,
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="ROLE=N", help="None: show what is needed now.")
+        list[str] | None, Argument(metavar="ROLE=N", help="None: show what is needed now.")
     ] = None,
     sign_with: Signers = None,
 ) -> Iterable[Record]:

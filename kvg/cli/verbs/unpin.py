@@ -3,17 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context
 from kvg.cli.invocation import invocation
 from kvg.flow.records import Record
 
 
 def unpin(
-    ctx: typer.Context,
-    targets: Annotated[
-        list[str], typer.Argument(metavar="REF", help="Refs or digests of artifacts.")
-    ],
+    ctx: Context,
+    targets: Annotated[list[str], Argument(metavar="REF", help="Refs or digests of artifacts.")],
 ) -> Iterable[Record]:
     """Let a pinned artifact go."""
     from kvg.flow.refs import pin as flow

@@ -4,38 +4,37 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.invocation import invocation
 from kvg.cli.values import known_gates, parse_percent
 from kvg.flow.records import Record
 
 
 def verify(
-    ctx: typer.Context,
+    ctx: Context,
     refs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REF", help="Refs or digests; all refs and methods if none."),
+        Argument(metavar="REF", help="Refs or digests; all refs and methods if none."),
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--require", metavar="GATE", callback=known_gates, help="A gate that must have passed."
         ),
     ] = None,
     expect_digest: Annotated[
         str | None,
-        typer.Option("--expect-digest", metavar="D", help="What the one ref must stand for."),
+        Option("--expect-digest", metavar="D", help="What the one ref must stand for."),
     ] = None,
     recompute: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--recompute", metavar="P%", help="Compute this part of the pages again; needs a model."
         ),
     ] = None,
     lock: Annotated[
         Path | None,
-        typer.Option("--lock", metavar="FILE", help="Refs must stand for what this file says."),
+        Option("--lock", metavar="FILE", help="Refs must stand for what this file says."),
     ] = None,
 ) -> Iterable[Record]:
     """Check bytes, signatures, policy and log.

@@ -1,12 +1,11 @@
 """``kvg version``."""
 
-import typer
-
 from kvg import __version__
+from kvg.cli.declare import Context
 from kvg.flow.records import Version
 
 
-def version(ctx: typer.Context) -> Version:
+def version(ctx: Context) -> Version:
     """Print the version."""
     return Version(__version__)
 
