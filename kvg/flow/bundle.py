@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +16,7 @@ from kvg.flow.exchange.contact import choose, key_line, offers, publishers, trus
 from kvg.flow.exchange.fetching import Fetch
 from kvg.flow.exchange.places import DEFAULT_CODEC, Place
 from kvg.flow.exchange.publishers import sign_publisher
-from kvg.flow.exchange.reading import REFUSED, Reader, RemoteRef, told
+from kvg.flow.exchange.reading import LOCAL_HINT, REFUSED, Reader, RemoteRef, told
 from kvg.flow.exchange.sending import Form, Outgoing, plan, stored_form
 from kvg.flow.exchange.supplying import absent, supply
 from kvg.flow.exchange.telling import counted
@@ -87,16 +89,29 @@ def bundle_create(
         raise NotFound("no refs to put into a bundle", hint="kvg deposit makes one")
     signer = signing_key(settings, store)
     note = sign_publisher(store.log.origin, store.log.verifier, [signer])
-    if pages and store.is_partial:
-        for name, digest in chosen.items():
-            manifest = store.manifest(digest, what=name)
-            if absent(store, manifest):
-                supply(store, settings, manifest, name)
-    work = Writer(store, chosen, plan(store, chosen.values()), note, pages=pages)
-    size = 0
-    if not settings.tell_dry_run():
+    is_dry = settings.tell_dry_run()
+    is_thin = not all(
+        _has_pages(store, settings, name, digest)
+        for name, digest in chosen.items()
+        if pages and store.is_partial
+    )
+    outgoing = plan(store, chosen.values())
+    work = Writer(store, chosen, outgoing, note, pages=pages)
+    if is_dry:
+        size = 0 if is_thin else sum(memoryview(part).nbytes for part in work.parts())
+    else:
         size = durable.replace(target, work.parts(), staging=target.parent)
-    return BundleSummary(str(path), len(chosen), len(work.objects), size, "created")
+    n_objects = len(outgoing.objects() if is_thin else work.objects)
+    return BundleSummary(str(path), len(chosen), n_objects, size, "created", dry_run=is_dry)
+
+
+def _has_pages(store: Store, settings: Settings, name: str, digest: Digest) -> bool:
+    """Whether every page of ``name`` is here; they are brought first unless it is a dry run."""
+    manifest = store.manifest(digest, what=name)
+    is_whole = not absent(store, manifest)
+    if not is_whole and not settings.dry_run:
+        supply(store, settings, manifest, name)
+    return is_whole or not settings.dry_run
 
 
 class Writer:
@@ -241,8 +256,7 @@ def _member(name: str, parts: Sequence[Buffer]) -> Iterator[Buffer]:
 
 def bundle_list(settings: Settings, path: Path) -> Iterator[Record]:
     """What a bundle says it holds, refs and then keys on offer; nothing of it is proved."""
-    bundle = Bundle(settings.cwd / path)
-    try:
+    with _opened(settings, path) as bundle:
         for name, digest in sorted(bundle.artifacts.items()):
             manifest = parse_manifest(
                 kvz.decode(
@@ -258,8 +272,21 @@ def bundle_list(settings: Settings, path: Path) -> Iterator[Record]:
         vouching = publishers(bundle)
         for keyid, key in offers(bundle).items():
             yield OfferedKey(keyid, key_line(key), None, keyid in vouching)
-    finally:
-        bundle.close()
+
+
+@contextmanager
+def _opened(settings: Settings, path: Path) -> Iterator[Bundle]:
+    """The bundle in the file ``path``; what is malformed in it is not to be looked for here."""
+    try:
+        bundle = Bundle(settings.cwd / path)
+        try:
+            yield bundle
+        finally:
+            bundle.close()
+    except Corrupt as error:
+        if error.hint in (None, LOCAL_HINT):
+            error.hint = _place(path).repair
+        raise
 
 
 def bundle_verify(store: Store, settings: Settings, path: Path) -> Iterator[Record]:
@@ -268,8 +295,7 @@ def bundle_verify(store: Store, settings: Settings, path: Path) -> Iterator[Reco
     Nothing is stored. Yields each problem, then the ``bundle``. Raises ``Corrupt`` where the file
     is none.
     """
-    bundle = Bundle(settings.cwd / path)
-    try:
+    with _opened(settings, path) as bundle:
         problems = 0
         for finding in _faults(bundle):
             problems += 1
@@ -280,27 +306,27 @@ def bundle_verify(store: Store, settings: Settings, path: Path) -> Iterator[Reco
         for found in reader.refs():
             if isinstance(found, Finding):
                 problems += 1
-                yield found
+                is_damage = found.code == Corrupt.code and found.hint in (None, LOCAL_HINT)
+                yield replace(found, hint=reader.place.repair) if is_damage else found
                 continue
             try:
                 _check(store, reader, bundle, found, objects)
             except REFUSED as error:
                 problems += 1
-                yield told(error, found.name)
+                yield told(reader.blamed(error), found.name)
             else:
                 refs += 1
         size = (settings.cwd / path).stat().st_size
         state: Literal["verified", "refused"] = "refused" if problems else "verified"
         yield BundleSummary(str(path), refs, len(objects), size, state)
-    finally:
-        bundle.close()
 
 
 def _faults(bundle: Bundle) -> Iterator[Finding]:
     """What is wrong with a bundle as a file: every blob is whole, named, and there."""
     for digest in bundle.blobs:
         if not bundle.blob_is_good(digest):
-            yield told(Corrupt(f"blob {short(digest)}: bytes do not match its name"), digest)
+            error = Corrupt(f"blob {short(digest)}: bytes do not match its name", hint=CUT_HINT)
+            yield told(error, digest)
     for digest, kind in bundle.absent.items():
         yield _absent(digest, kind)
     for digest in bundle.unnamed:
@@ -318,37 +344,42 @@ def _check(
     """All of one artifact, read in place."""
     what = ref.name
 
-    def read(digest: Digest, size: int | None, limit: int) -> memoryview:
+    def read(digest: Digest, size: int | None, limit: int, name: str) -> memoryview:
         bound = limit if size is None else size
         try:
             stored = b"".join(bundle.get(digest, limit=bound + bound // 32 + (1 << 16)))
         except NotFound as error:
             raise Corrupt(error.message) from None
         objects.add(digest)
-        return kvz.decode(stored, digest=digest, size=size, what=what, limit=max(bound, 1))
+        return kvz.decode(stored, digest=digest, size=size, what=name, limit=max(bound, 1))
 
-    manifest = parse_manifest(bytes(read(ref.digest, None, MAX_SIZE_BYTES)), what=what)
+    manifest = parse_manifest(bytes(read(ref.digest, None, MAX_SIZE_BYTES, what)), what=what)
     check_sizes(manifest, what=what)
+
+    def envelope(name: Digest) -> bytes:
+        return bytes(read(name, None, ENVELOPE_LIMIT_BYTES, f"{what}: attestation {short(name)}"))
+
     said = [
-        (origin, index, name, bytes(read(name, None, ENVELOPE_LIMIT_BYTES)))
+        (origin, index, name, envelope(name))
         for origin, index, name in reader.attestations(ref.digest)
     ]
     judgement = judge_received(store.trust, ref.digest, said, what=what)
     judgement.check_signed(store.trust, what=what)
     judgement.check_required(required_gates(store), what=what)
-    tokens = read(manifest.tokens.digest, 4 * manifest.count, 0)
-    decode_ids(tokens, what=f"{what}: token ids", count=manifest.count)
+    ids = f"{what}: token ids"
+    tokens = read(manifest.tokens.digest, 4 * manifest.count, 0, ids)
+    decode_ids(tokens, what=ids, count=manifest.count)
     for page in manifest.pages if bundle.has_pages else ():
-        _check_page(manifest, page, read(page.digest, page.size, 0), what)
+        name_of = f"{what}: page {page.group} [{page.start}, {page.end})"
+        _check_page(manifest, page, read(page.digest, page.size, 0, name_of), name_of)
     named = dict.fromkeys(name for *_, data in said for name in digests_named(data))
     gone = bundle.missing(tuple(named))
     for name in named:
         if name not in gone:
-            read(name, None, LIMIT_BYTES)
+            read(name, None, LIMIT_BYTES, f"{what}: {short(name)}")
 
 
-def _check_page(manifest: Manifest, page: Page, raw: memoryview, what: str) -> None:
-    name = f"{what}: page {page.group} [{page.start}, {page.end})"
+def _check_page(manifest: Manifest, page: Page, raw: memoryview, name: str) -> None:
     if blake3_hex(raw) != page.blake3:
         raise Corrupt(f"{name}: bytes do not match the BLAKE3 of the manifest")
     check_page(raw, manifest.group(page.group), page.n_tokens, what=name)
@@ -366,19 +397,15 @@ def bundle_apply(
 
     Of one without pages, manifests and what is attested are taken, and no ref is moved.
     """
-    bundle = Bundle(settings.cwd / path)
-    try:
-        with store.exchange.exclusive():
-            place = _place(path)
-            trusted = (
-                trust_all(store, settings, choose(bundle, trust, None, again=place.again))
-                if trust
-                else None
-            )
-            work = Fetch(store, settings, place, bundle, pages=bundle.has_pages, trust=trusted)
-            yield from counted(_taken(bundle, work, store, settings, refs))
-    finally:
-        bundle.close()
+    with _opened(settings, path) as bundle, store.exchange.exclusive():
+        place = _place(path)
+        trusted = (
+            trust_all(store, settings, choose(bundle, trust, None, again=place.again))
+            if trust
+            else None
+        )
+        work = Fetch(store, settings, place, bundle, pages=bundle.has_pages, trust=trusted)
+        yield from counted(_taken(bundle, work, store, settings, refs))
 
 
 def _taken(
@@ -389,6 +416,10 @@ def _taken(
         if kind not in (PAGE_MEDIA_TYPE, TOKENS_MEDIA_TYPE, oci.MANIFEST, oci.ENVELOPE):
             yield _absent(digest, kind)
     yield from take(work, store, settings, refs or None, "bundle")
+    if not bundle.has_pages and work.fetched:
+        settings.report.notice(
+            "no ref was moved: this bundle has no pages, so that only what is attested was taken"
+        )
 
 
 def _place(path: Path) -> Place:

@@ -71,8 +71,9 @@ def clone(
         with opened(place, settings) as remote, store.exchange.exclusive():
             work = Fetch(store, settings, place, remote, pages=pages)
             for record in counted(take(work, store, settings, None, "clone")):
-                is_cut = isinstance(record, Finding) and record.hint == AGAIN
-                yield replace(record, hint=_go_on(root)) if is_cut else record
+                if isinstance(record, Finding) and record.hint == AGAIN:
+                    record = replace(record, hint=_go_on(root))
+                yield record
     except KvgError as error:
         if error.hint in (None, AGAIN):
             error.hint = _go_on(root)

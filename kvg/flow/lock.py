@@ -34,13 +34,19 @@ def lock(store: Store, settings: Settings, path: Path, refs: Sequence[str]) -> I
     after = {**before, **chosen} if refs else chosen
     if not settings.tell_dry_run() and after != before:
         write_lock(target, after)
-    for name, digest in sorted(after.items()):
-        yield LockEntry(name, digest, before.get(name), str(path))
+    for name in sorted({**before, **after}):
+        yield LockEntry(name, after.get(name), before.get(name), str(path))
 
 
 def read_locked(settings: Settings, path: Path) -> dict[str, Digest]:
-    """What the lock file ``path`` says. Raises ``NotFound``, ``Corrupt``, ``Incompatible``."""
-    return read_lock(settings.cwd / path)
+    """What the lock file ``path`` says, about one ref at least: nothing is held to an empty one.
+
+    Raises ``NotFound``, ``Corrupt``, ``Incompatible``.
+    """
+    found = read_lock(settings.cwd / path)
+    if not found:
+        raise NotFound(f"{path}: names no ref", hint="kvg lock writes down what they stand for")
+    return found
 
 
 def unlocked(store: Store, locked: dict[str, Digest], path: Path) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from kvg.flow.exchange.places import (
     opened,
 )
 from kvg.flow.exchange.reading import Reader
+from kvg.flow.exchange.supplying import absent, keepers
 from kvg.flow.records.exchange import OfferedKey, RemoteEntry, RemoteRefEntry
 from kvg.flow.records.findings import Finding
 from kvg.remote.address import check_address, shown, split_scheme
@@ -107,12 +108,28 @@ def _drop_seen(store: Store, name: str) -> None:
 
 
 def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:
-    """Forget a remote and what it had; nothing there is touched. Raises ``NotFound``."""
+    """Forget a remote and what it had; nothing there is touched.
+
+    Raises ``NotFound``, and ``Conflict`` where pages are kept there and nowhere else, unless the
+    user said yes to that.
+    """
     place = find_place(store, name)
+    if keepers(store) == (name,) and not settings.assume_yes:
+        _check_pages_are_here(store, name)
     if not settings.tell_dry_run():
         _drop_seen(store, name)
         store.config.remove_table(SECTION, name)
     return RemoteEntry(name, shown(place.url), place.codec, "removed")
+
+
+def _check_pages_are_here(store: Store, name: str) -> None:
+    lost = {page for digest in store.artifacts() for page in absent(store, store.manifest(digest))}
+    if lost:
+        raise Conflict(
+            f"{name}: {len(lost)} pages are not here, and kept there until they are read",
+            hint=f"bring them, kvg remote set {name} --pages, then kvg pull {name}; to do without "
+            f"them: kvg remote remove {name} --yes",
+        )
 
 
 def remote_show(store: Store, settings: Settings, name: str | None) -> Iterator[Record]:

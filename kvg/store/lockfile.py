@@ -42,6 +42,8 @@ def read_lock(path: Path) -> dict[str, Digest]:
 
     Raises ``NotFound``, ``Incompatible`` on another version, ``Corrupt`` on anything else in it.
     """
+    if path.exists() and not path.is_file():
+        raise Corrupt(f"{path}: not a plain file", hint="kvg lock makes one")
     if not path.is_file():
         raise NotFound(f"{path}: no such file", hint="kvg lock makes it")
     found = dict(Config.top_level(path))

@@ -7,6 +7,7 @@ import json
 import os
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from kvg.errors import Corrupt, KvgError, NotFound, UsageError
 from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
 from kvg.flow.records.exchange import BundleSummary
+from kvg.objects.manifest import PAGE_MEDIA_TYPE
 from kvg.remote import oci
 from kvg.remote.bundle import Bundle
 from kvg.verify import verify_artifact
@@ -108,6 +110,7 @@ def test_bundle_without_pages(alice: Person, bob: Person, share: Path) -> None:
     assert not [f for f in bundle_verify(alice.store, alice.settings, path) if f.exit_code]
     bob.init().add(share)
     assert apply(bob, path, trust=(alice.key.public.keyid,)).states == {"demo": "attested"}
+    assert any("no ref was moved" in text for text in bob.report.told)
     assert bob.store.refs() == {} and bob.store.artifacts() == (digest,)
     pages = bob.store.manifest(digest).pages
     assert not any(bob.store.objects.has(page.digest) for page in pages)
@@ -199,8 +202,39 @@ def test_every_damaged_blob_is_found(made: Path, alice: Person) -> None:
         try:
             *findings, _ = bundle_verify(alice.store, alice.settings, made)
             assert findings, name
+            hints = [finding.hint for finding in findings if finding.code == 5]
         except KvgError as error:
             assert error.code == 5
+            hints = [error.hint]
+        assert all("copy it again" in (hint or "") for hint in hints), (name, hints)
+
+
+def test_a_page_is_named_where_it_is_damaged(made: Path, alice: Person) -> None:
+    (name, *_) = blobs_of(made, PAGE_MEDIA_TYPE)
+    with tarfile.open(made, "r:") as tar:
+        item = tar.getmember(name)
+    bad = bytearray(made.read_bytes())
+    bad[item.offset_data + item.size - 1] ^= 1
+    made.write_bytes(bad)
+    *findings, _ = bundle_verify(alice.store, alice.settings, made)
+    assert any(": page " in finding.message for finding in findings), findings
+
+
+def test_a_dry_run_counts_what_it_would_hold(made: Path, alice: Person) -> None:
+    settings = replace(alice.settings, dry_run=True)
+    record = bundle_create(alice.store, settings, Path("dry.tar"))
+    assert record.dry_run and record.objects and not (alice.folder / "dry.tar").exists()
+    assert record.bytes == made.stat().st_size
+
+
+def test_a_command_that_names_a_bundle_can_be_pasted(alice: Person, bob: Person) -> None:
+    alice.deposit("demo")
+    path = Path("a b.tar")
+    bundle_create(alice.store, alice.settings, path)
+    bob.init()
+    (bob.folder / path).write_bytes((alice.folder / path).read_bytes())
+    (refused,) = apply(bob, path).findings
+    assert "kvg bundle apply 'a b.tar' --trust" in (refused.hint or "")
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

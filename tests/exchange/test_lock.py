@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,30 @@ def test_lock_is_the_same_for_the_same_refs(alice: Person) -> None:
     assert read_lock(alice.folder / FILE) == {"docs/a": a, "b": newer}
     with pytest.raises(NotFound):
         locked(alice, "nothing")
+
+
+def test_a_line_that_goes_is_told(alice: Person) -> None:
+    alice.deposit("a")
+    digest = alice.deposit("b", range(40))
+    locked(alice)
+    alice.store.publish([RefMove("b", None, ANY)])
+    told = {entry.ref: entry for entry in lock(alice.store, alice.settings, FILE, ())}
+    assert (told["b"].digest, told["b"].previous) == (None, digest)
+    assert set(read_lock(alice.folder / FILE)) == {"a"}
+
+
+def test_nothing_is_held_to_a_lock_that_names_nothing(alice: Person, share: Path) -> None:
+    alice.deposit("a")
+    alice.push()
+    (alice.folder / FILE).write_bytes(encode_lock({}))
+    with pytest.raises(NotFound, match="names no ref"):
+        list(verify(alice.store, alice.settings, lock=FILE))
+    with pytest.raises(NotFound, match="names no ref"):
+        list(pull(alice.store, alice.settings, lock=FILE))
+    (alice.folder / FILE).unlink()
+    os.mkfifo(alice.folder / FILE)
+    with pytest.raises(Corrupt, match="not a plain file"):
+        list(verify(alice.store, alice.settings, lock=FILE))
 
 
 def test_verify_holds_refs_to_the_lock(alice: Person) -> None:

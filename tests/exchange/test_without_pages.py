@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest
-from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
 from kvg.flow.bundle import bundle_create, bundle_verify
 from kvg.flow.cat import cat
 from kvg.flow.exchange.supplying import absent
 from kvg.flow.gc import gc
 from kvg.flow.push import push
-from kvg.flow.remote import remote_set
+from kvg.flow.remote import remote_remove, remote_set
 from kvg.flow.settings import open_store
 from kvg.flow.verify import verify
 from kvg.remote.layout import object_name
@@ -76,9 +76,21 @@ def test_a_page_that_lies_is_refused(bob: Person, digest: Digest, share: Path) -
     with pytest.raises(Corrupt):
         verified.read_page(verified.manifest.pages[0])
     assert not bob.store.objects.has(page)
+    with pytest.raises(Corrupt, match=" on origin: 1 object not had: ") as told:
+        verified.read_page(verified.manifest.pages[0])
+    assert "kvg push origin --verify" in (told.value.hint or "")
     path.unlink()
     with pytest.raises(RemoteFailed, match="no remote has them"):
         verified.read_page(verified.manifest.pages[0])
+
+
+def test_pages_that_are_kept_there_alone_are_not_given_up(bob: Person, digest: Digest) -> None:
+    with pytest.raises(Conflict, match="pages are not here") as told:
+        remote_remove(bob.store, bob.settings, "origin")
+    assert "--pages" in (told.value.hint or "") and "--yes" in (told.value.hint or "")
+    assert bob.store.ref("origin/demo") == digest
+    remote_remove(bob.store, replace(bob.settings, assume_yes=True), "origin")
+    assert bob.store.ref("origin/demo") is None
 
 
 def test_pull_keeps_to_it_until_told_otherwise(alice: Person, bob: Person, digest: Digest) -> None:
@@ -170,4 +182,4 @@ def test_kvg_error_is_raised_without_a_remote(bob: Person, digest: Digest, share
     verified = verify_artifact(opened(bob), digest)
     with pytest.raises(KvgError) as told:
         verified.read_page(verified.manifest.pages[0])
-    assert told.value.code == 9
+    assert told.value.code == 9 and "origin could not be asked" in told.value.message

@@ -111,8 +111,9 @@ def offered_key(record: OfferedKey, view: View) -> Iterator[str]:
 
 
 def bundle(record: BundleSummary, view: View) -> Iterator[str]:
+    state = "would create" if record.dry_run else record.state
     yield (
-        f"{record.path}: {record.state}, {count(record.refs, 'ref')}, "
+        f"{record.path}: {state}, {count(record.refs, 'ref')}, "
         f"{count(record.objects, 'object')}, {size(record.bytes)}\n"
     )
 
@@ -124,6 +125,9 @@ def bundle_ref(record: BundleEntry, view: View) -> Iterator[str]:
 
 
 def lock(record: LockEntry, view: View) -> Iterator[str]:
+    if record.digest is None:
+        yield f"{record.ref}  removed, was {brief(record.previous or '')}\n"
+        return
     if record.previous == record.digest:
         state = "unchanged"
     else:

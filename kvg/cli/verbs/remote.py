@@ -74,7 +74,8 @@ def set_(
 def remove(ctx: Context, name: Name) -> Record:
     """Forget a remote.
 
-    Its refs here go too; what lies there stays as it is.
+    Its refs here go too; what lies there stays as it is. One that keeps pages until they are read
+    here, and that no other keeps, is forgotten with --yes only.
     """
     from kvg.flow.remote import remote_remove
 

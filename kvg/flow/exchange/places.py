@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvg import durable
@@ -47,12 +48,16 @@ class Place:
     @property
     def again(self) -> str:
         """The command that takes what is there."""
-        return f"kvg pull {self.name}" if self.is_tracked else f"kvg bundle apply {self.url}"
+        return f"kvg pull {self.name}" if self.is_tracked else f"kvg bundle apply {quote(self.url)}"
 
     @property
     def look(self) -> str:
         """The command that says what is there."""
-        return f"kvg remote show {self.name}" if self.is_tracked else f"kvg bundle list {self.url}"
+        return (
+            f"kvg remote show {self.name}"
+            if self.is_tracked
+            else f"kvg bundle list {quote(self.url)}"
+        )
 
     @property
     def repair(self) -> str:

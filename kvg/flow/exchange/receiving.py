@@ -83,7 +83,8 @@ class MissingObjects(Corrupt):
 
     def __init__(self, what: str, missing: Sequence[KvgError]) -> None:
         first = missing[0]
-        super().__init__(f"{what}: {len(missing)} objects not had: {first.message}")
+        number = "1 object" if len(missing) == 1 else f"{len(missing)} objects"
+        super().__init__(f"{what}: {number} not had: {first.message}")
         self.missing = tuple(missing)
 
     def as_corrupt(self) -> tuple[Corrupt, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvg.digest import short
-from kvg.errors import RemoteFailed
+from kvg.errors import Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.places import SECTION, find_place, opened
-from kvg.flow.exchange.receiving import Receiver
+from kvg.flow.exchange.receiving import MissingObjects, Receiver
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kvg.digest import Digest
     from kvg.flow.exchange.places import Place
     from kvg.flow.settings import Settings
@@ -21,18 +23,43 @@ def supply(store: Store, settings: Settings, manifest: Manifest, what: str) -> N
     """Bring every page of ``manifest`` that is not here from the remotes that keep them.
 
     Each is checked before it is part of the store, as in a fetch. Raises ``RemoteFailed`` naming
-    what no remote has, ``Corrupt`` on damaged ones.
+    what no remote has, and which could not be asked, ``Corrupt`` on damaged ones.
     """
-    for name in sorted(store.config.names(SECTION)):
-        place = find_place(store, name)
-        if not place.has_pages and absent(store, manifest):
-            _bring(store, settings, place, manifest, what)
+    failed: dict[str, KvgError] = {}
+    for name in keepers(store):
+        if absent(store, manifest):
+            place = find_place(store, name)
+            try:
+                _bring(store, settings, place, manifest, what)
+            except MissingObjects as error:
+                failed[name] = MissingObjects(f"{what} on {name}", error.missing)
+                failed[name].hint = place.repair
+            except (NotFound, RemoteFailed, UsageError) as error:
+                failed[name] = error
     still = absent(store, manifest)
     if still:
-        raise RemoteFailed(
-            f"{what}: {len(still)} pages are not here, and no remote has them: {short(still[0])}",
-            hint="kvg remote list",
-        )
+        raise _told(still, failed, what)
+
+
+def keepers(store: Store) -> tuple[str, ...]:
+    """The remotes that keep pages until they are read here."""
+    names = sorted(store.config.names(SECTION))
+    return tuple(name for name in names if not find_place(store, name).has_pages)
+
+
+def _told(
+    still: Sequence[Digest], failed: Mapping[str, KvgError], what: str
+) -> Corrupt | RemoteFailed:
+    """Why pages were not had: damage there, who could not be asked, or nobody has them."""
+    for error in failed.values():
+        if isinstance(error, Corrupt):
+            return error
+    words = f"{what}: {len(still)} pages are not here"
+    for name, error in failed.items():
+        return RemoteFailed(f"{words}, and {name} could not be asked: {error}", hint=error.hint)
+    return RemoteFailed(
+        f"{words}, and no remote has them: {short(still[0])}", hint="kvg remote list"
+    )
 
 
 def absent(store: Store, manifest: Manifest) -> tuple[Digest, ...]:
@@ -48,6 +75,7 @@ def _bring(store: Store, settings: Settings, place: Place, manifest: Manifest, w
         store.pending() as pending,
         settings.report.task("pages", 0, "B") as task,
     ):
+        remote.check()
         there = set(absent(store, manifest)) - remote.missing(absent(store, manifest))
         receiver = Receiver(store, settings, remote, pending, task)
         receiver.receive_pages(manifest, there, what=what)

@@ -78,11 +78,11 @@ class OfferedKey(Record):
 
 @frozen
 class LockEntry(Record):
-    """A line of a lock file; ``previous`` is what it said before."""
+    """A line of a lock file, ``previous``: what it said before. Without a ``digest`` it went."""
 
     type: ClassVar[str] = "lock"
     ref: str
-    digest: Digest
+    digest: Digest | None
     previous: Digest | None
     path: str
 
@@ -103,6 +103,7 @@ class BundleSummary(Record):
     """A bundle that was created or looked through; ``bytes`` is the size of its file.
 
     ``refused``: something was told of before it. Then ``refs`` are those that hold all the same.
+    ``dry_run``: it would be created; ``bytes`` are 0 where pages have to be brought first.
     """
 
     type: ClassVar[str] = "bundle"
@@ -111,6 +112,7 @@ class BundleSummary(Record):
     objects: int
     bytes: int
     state: Literal["created", "verified", "refused"]
+    dry_run: bool = False
 
 
 @frozen
