@@ -14,6 +14,10 @@ BODY_WINDOW_S = 120.0
 """The same for a whole body with its repeated tries; a place may think before the first byte."""
 
 
+LEAST_WAITS = 3
+"""No fewer waits than this make a place too slow."""
+
+
 class TooSlow(TimeoutError):
     """A place gave next to nothing for long. Trying again would only wait again."""
 
@@ -27,9 +31,13 @@ class Pace:
         self._n_bytes = 0
 
     def add(self, n_bytes: int, waited_s: float) -> None:
-        """``n_bytes`` came after ``waited_s``. Raises ``TooSlow``."""
+        """``n_bytes`` came after ``waited_s``. Raises ``TooSlow``.
+
+        One wait counts for a part of the window at most: who was stopped meanwhile (Ctrl-Z) waited
+        for nothing.
+        """
         window_s = WINDOW_S if self._window_s is None else self._window_s
-        self._waited_s += waited_s
+        self._waited_s += min(waited_s, window_s / LEAST_WAITS)
         self._n_bytes += n_bytes
         if self._waited_s < window_s:
             return

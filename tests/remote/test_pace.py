@@ -155,6 +155,15 @@ def test_a_byte_for_each_connection_is_no_progress_for_ever() -> None:
             list(open_remote(f"http://{host}", cwd=Path()).get(BLOB, limit=5000))
 
 
+def test_who_was_stopped_has_not_waited() -> None:
+    """The time of Ctrl-Z looks like one long wait."""
+    one = pace.Pace(30.0)
+    one.add(1, 3600.0)
+    one.add(1, 3600.0)
+    with pytest.raises(pace.TooSlow):
+        one.add(1, 3600.0)
+
+
 def test_a_place_may_think_and_a_reader_may_take_its_time() -> None:
     """Only waiting for the place counts, and not that for its first byte."""
 
