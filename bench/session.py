@@ -74,7 +74,8 @@ class InProcess:
     """A store of its own with the model, which stays loaded: what a session does."""
 
     def __init__(self, place: Path, model: Path) -> None:
-        self.store, self.settings = store_in(place, model)
+        jobs = len(os.sched_getaffinity(0))  # what the command line takes
+        self.store, self.settings = store_in(place, model, jobs=jobs)
         opened = deposit.open_model(self.store, self.settings, DepositRequest("any", text="any"))
         deposit.open_model = lambda *_: opened
         self.opened = opened

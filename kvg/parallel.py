@@ -17,6 +17,12 @@ AHEAD = 2
 """How many items for each thread are begun before the first is taken."""
 
 
+def writers(jobs: int) -> int:
+    """How many threads write files where ``jobs`` may compute: one waits for the disk, another
+    works. One job is one thread, which does things in their order."""
+    return 2 * jobs if jobs > 1 else 1
+
+
 def in_order(work: Callable[[T], R], items: Iterable[T], *, threads: int) -> Iterator[R]:
     """``work`` of each item, in their order; no more than ``AHEAD`` of each thread are waiting.
 

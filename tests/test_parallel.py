@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from kvg.crew import Crew
-from kvg.parallel import in_order
+from kvg.parallel import in_order, writers
 
 
 def allow(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -65,3 +65,9 @@ def test_what_is_cancelled_before_it_began_is_not_done() -> None:
         go_on.set()
         assert first.result() is True
     assert done == []
+
+
+def test_one_job_writes_in_order_on_its_own_thread() -> None:
+    seen = list(in_order(lambda _: threading.current_thread(), range(4), threads=writers(1)))
+    assert set(seen) == {threading.current_thread()}
+    assert writers(2) == 4

@@ -21,6 +21,7 @@ from kvg.objects.manifest import (
 )
 from kvg.objects.page import DTYPE_SIZES, data_start
 from kvg.objects.tokens import encode_ids
+from kvg.parallel import writers
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
@@ -155,7 +156,7 @@ def _put_pages(
     pages: list[Page] = []
     with (
         settings.report.task("store pages", total, "tokens") as task,
-        Crew(max(1, settings.jobs)) as pool,
+        Crew(writers(settings.jobs)) as pool,
     ):
         for page in pool.map(put, spans):
             pages.append(page)

@@ -109,7 +109,15 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         )
         with away(settings):
             published, envelope = sign_and_record(
-                store, pending, built.manifest, provenance, outcomes, request.ref, before, key
+                store,
+                pending,
+                built.manifest,
+                provenance,
+                outcomes,
+                request.ref,
+                before,
+                key,
+                jobs=settings.jobs,
             )
         store_ms = (time.perf_counter() - built_began) * 1e3 - built.prefill_ms
         return deposited(store, request.ref, session, pending, built, envelope, published, store_ms)
@@ -184,6 +192,8 @@ def sign_and_record(
     ref: str,
     before: Digest | None,
     key: PrivateKey,
+    *,
+    jobs: int = 1,
 ) -> tuple[Published, Digest]:
     """Sign where a stored artifact came from and what it passed, log that and move ``ref``.
 
@@ -193,7 +203,7 @@ def sign_and_record(
 
     payload = encode_provenance(manifest.digest, provenance)
     envelope = pending.put(sign_envelope(payload, [key])).digest
-    gates = attest_gates(pending, outcomes, manifest.digest, key)
+    gates = attest_gates(pending, outcomes, manifest.digest, key, jobs=jobs)
     move = RefMove(ref, manifest.digest, before)
     return store.record(manifest.digest, [envelope, *gates], refs=[move]), envelope
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, sha256
 from kvg.errors import GateFailed
 from kvg.flow.rejected import check_outcomes
+from kvg.parallel import in_order, writers
 from kvg.verify.judgement import ALWAYS, required_gates, unmet
 
 if TYPE_CHECKING:
@@ -128,16 +129,21 @@ def gate_input(source: Source, problem: str | None, *, what: str) -> GateInput:
 
 
 def attest_gates(
-    pending: Pending, outcomes: Sequence[GateOutcome], manifest: Digest, key: PrivateKey
+    pending: Pending,
+    outcomes: Sequence[GateOutcome],
+    manifest: Digest,
+    key: PrivateKey,
+    *,
+    jobs: int = 1,
 ) -> tuple[Digest, ...]:
     """Store the evidence of ``outcomes``, then what is signed about each; the envelopes."""
     from kvg.objects.statement import Resource, encode_test_result
     from kvg.signing.dsse import sign_envelope
 
-    envelopes = []
-    for outcome in outcomes:
+    def attest(outcome: GateOutcome) -> Digest:
         pending.put(outcome.evidence)
         said = outcome.statement(Resource("evidence", sha256(outcome.evidence)))
         payload = encode_test_result(manifest, said)
-        envelopes.append(pending.put(sign_envelope(payload, [key])).digest)
-    return tuple(envelopes)
+        return pending.put(sign_envelope(payload, [key])).digest
+
+    return tuple(in_order(attest, outcomes, threads=writers(jobs)))

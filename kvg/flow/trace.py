@@ -186,7 +186,17 @@ def deposit_trace(
             *prove_itself(store, session, built.manifest, ids, jobs=settings.jobs),
             *learned.outcomes,
         )
-        sign_and_record(store, pending, built.manifest, provenance, outcomes, ref, before, key)
+        sign_and_record(
+            store,
+            pending,
+            built.manifest,
+            provenance,
+            outcomes,
+            ref,
+            before,
+            key,
+            jobs=settings.jobs,
+        )
     return built.manifest.digest
 
 

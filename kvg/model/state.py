@@ -149,20 +149,15 @@ class SlotState:
                         hint="the model overflowed in this dtype: try kvg model add --dtype F32",
                     )
 
-    def token(self, position: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    def token(self, position: int) -> tuple[torch.Tensor, ...]:
         """A copy of what every layer holds at ``position``."""
-        return {
-            index: (
-                self.keys[index][:, position : position + 1].clone(),
-                self.values[index][:, position : position + 1].clone(),
-            )
-            for index in self._layers
-        }
+        return tuple(view[:, :, position : position + 1].clone() for view in self._alike)
 
-    def put_token(self, position: int, held: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> None:
+    def put_token(self, position: int, held: tuple[torch.Tensor, ...]) -> None:
         """Put back what ``token`` returned."""
-        for index, (keys, values) in held.items():
-            self.write(index, position, keys, values)
+        self.check_writable()
+        for view, part in zip(self._alike, held, strict=True):
+            view[:, :, position : position + 1] = part
 
     def _place(self, capacity: int, memory: Memory | None) -> None:
         """Lay out every layer's keys and values, each on a boundary of the memory's pages."""

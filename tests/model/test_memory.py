@@ -93,6 +93,19 @@ def test_a_frozen_state_refuses_to_be_written(how: str) -> None:
     assert bool((fork.keys[0] == 1).all())
 
 
+def test_a_token_is_put_back_as_it_was() -> None:
+    state = filled(SlotState(LAYERS, CPU, TOKENS))
+    held = state.token(5)
+    for layer in LAYERS:
+        state.keys[layer.index][:, 4:7] = 9
+        state.values[layer.index][:, 4:7] = 9
+    state.put_token(5, held)
+    for layer in LAYERS:
+        for sign, part in ((1, state.keys[layer.index]), (-1, state.values[layer.index])):
+            assert bool((part[:, 5] == sign * (layer.index + 1)).all())
+            assert bool((part[:, 4] == 9).all()) and bool((part[:, 6] == 9).all())
+
+
 def test_a_fork_of_a_living_state_is_a_copy() -> None:
     state = filled(SlotState(LAYERS, CPU, TOKENS))
     fork = state.fork()
