@@ -112,5 +112,6 @@ def _work(is_good: Callable[[int], bool], queue: int, report: int, reports: int)
         while item := os.read(queue, _ITEM.size):
             if is_good(*_ITEM.unpack(item)):
                 os.write(report, item)
+        os.close(report)  # before its memory is taken apart: who asked waits for this
     finally:
         os._exit(0)

@@ -28,8 +28,8 @@ LIMIT_BYTES = 1 << 30
 SENT_BYTES = 256 << 10
 """How much of a file is read at once where it goes on elsewhere."""
 
-MAPPED_BYTES = 4 << 20
-"""How much of a file is mapped at once."""
+MAPPED_BYTES = 16 << 20
+"""How much of a file is mapped at once: to map and to unmap takes as long as to read 40 KB."""
 
 HEADER_SLACK_BYTES = 1 << 16
 

@@ -99,6 +99,12 @@ def all_refs(tables: Tables) -> Iterator[RefValue]:
         yield _ref_value(key.decode(), raw)
 
 
+def first_ref(tables: Tables) -> tuple[str, Digest] | None:
+    """The first ref that stands, by name, and what it stands for; None when there is none."""
+    standing = ((ref.name, ref.digest) for ref in all_refs(tables) if ref.digest is not None)
+    return next(standing, None)
+
+
 def newest_moves(tables: Tables) -> Iterator[tuple[str, Move]]:
     """(name, newest move) of every ref that ever was, by name, removed ones too."""
     for key, raw in tables.scan(t.REFS):

@@ -420,11 +420,14 @@ class Store:
 
     def manifest(self, digest: Digest, *, what: str | None = None) -> Manifest:
         """The manifest ``digest``, its bytes checked. Raises ``Corrupt``, ``Incompatible``."""
+        return self.sized_manifest(digest, what=what or short(digest))[0]
+
+    def sized_manifest(self, digest: Digest, *, what: str) -> tuple[Manifest, int]:
+        """As ``manifest``, and how many bytes it has."""
         from kvg.objects.manifest import parse_manifest
 
-        name = what or short(digest)
-        raw = self.objects.read(digest, what=name, limit=MANIFEST_LIMIT_BYTES)
-        return parse_manifest(bytes(raw), what=name)
+        raw = self.objects.read(digest, what=what, limit=MANIFEST_LIMIT_BYTES)
+        return parse_manifest(bytes(raw), what=what), raw.nbytes
 
     def check_artifact(self, digest: Digest, *, what: str) -> None:
         """Raise ``NotFound`` when the object ``digest``, though sound, is no artifact's manifest.

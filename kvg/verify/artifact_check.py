@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, KvgError, Untrusted
 from kvg.frozen import frozen
-from kvg.objects.manifest import Manifest, Page, check_sizes, encode_manifest
+from kvg.objects.manifest import Manifest, Page, check_sizes
 from kvg.objects.page import check_page_head, data_start
+from kvg.objects.tokens import SIZE_BYTES
 from kvg.parallel import in_order
 from kvg.verify.findings import Finding, Notes, finding_of
 
@@ -79,6 +80,7 @@ class ArtifactBegun:
     ) -> None:
         """Pages in ``checked`` were found good already and are not read again."""
         self.digest = digest
+        self.target = (ref, digest)
         self._asked = asked
         self._what = ref or short(digest)
         self._notes = Notes()
@@ -86,7 +88,7 @@ class ArtifactBegun:
         self._absent = frozenset(_absent(asked.store, self._manifest))
         self._left: list[Page] = []
         self._forked: Forked | None = None
-        if self._manifest is not None:
+        if self._manifest is not None:  # the rest is looked at while pages are read
             self._how = PageCheck(asked.store, self._manifest, self._what, asked.with_blake3)
             self._left = list(self._pages(self._manifest, checked))
             self._forked = _begin_forked(self._how, self._left, threads=asked.threads)
@@ -105,6 +107,8 @@ class ArtifactBegun:
     def end(self) -> ArtifactCheck:
         """What there is to say of it."""
         store, what = self._asked.store, self._what
+        if self._manifest is not None:
+            check_ids(store, self._manifest, what, self._notes)
         signed = Notes()
         judgement = judged(store, self.digest, what, signed)
         self._check_pages()
@@ -252,17 +256,21 @@ def _holds(notes: Notes, name: str, check: Callable[[], None]) -> bool:
 
 
 def check_manifest(store: Store, digest: Digest, what: str, notes: Notes) -> Manifest | None:
-    """The manifest of an artifact and its token ids, checked; None when it can't be had."""
+    """The manifest of an artifact, checked; None when it can't be had."""
     manifest: Manifest | None = None
     with notes.noting(digest):
-        manifest = store.manifest(digest, what=what)
-        notes.saw(digest, len(encode_manifest(manifest)))
+        manifest, size_bytes = store.sized_manifest(digest, what=what)
+        notes.saw(digest, size_bytes)
         check_sizes(manifest, what=what)
-    if manifest is not None:
-        with notes.noting(manifest.tokens.digest):
-            store.ids(manifest, what=what)
-            notes.saw(manifest.tokens.digest, 4 * manifest.count)
     return manifest
+
+
+def check_ids(store: Store, manifest: Manifest, what: str, notes: Notes) -> None:
+    """Check that the token ids of an artifact are there, and as many as it says."""
+    digest, size_bytes = manifest.tokens.digest, SIZE_BYTES * manifest.count
+    with notes.noting(digest):
+        store.objects.read(digest, size=size_bytes, what=f"{what}: token ids")
+        notes.saw(digest, size_bytes)
 
 
 def _absent(store: Store, manifest: Manifest | None) -> Iterator[Digest]:

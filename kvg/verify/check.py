@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
@@ -55,12 +55,29 @@ def check_store(
     Yields each fault as it is found and, last, the summary. Never stops at a fault.
     ``with_blake3`` as ``ArtifactRequest``.
     """
-    named = list(_standing(store) if digests is None else digests)
-    methods = methods_among(store, (digest for _, digest in named))
     asked = ArtifactRequest(store, require, with_blake3, threads)
+    if digests is not None:
+        yield from _check_named(asked, list(digests))
+        return
+    with _foreseen(asked) as foreseen:
+        named = list(_standing(store))
+        if foreseen is not None and foreseen.target not in named[:1]:
+            foreseen.close()  # the log says otherwise
+            foreseen = None
+        yield from _check_named(asked, named, foreseen)
+
+
+def _check_named(
+    asked: ArtifactRequest,
+    named: Sequence[tuple[str | None, Digest]],
+    foreseen: ArtifactBegun | None = None,
+) -> Iterator[Finding | VerifySummary]:
+    """As ``check_store``; the first of ``named`` may be ``foreseen``."""
+    store = asked.store
+    methods = methods_among(store, (digest for _, digest in named))
     good: dict[Digest, int] = {}
     checks: list[ArtifactCheck] = []
-    with closing(_begun(asked, named, methods, good)) as begun:
+    with closing(_begun(asked, named, methods, good, foreseen)) as begun:
         first = next(begun, None)  # whose pages are read while the log is looked at
         common = [*check_log(store), *check_trust(store), *check_config(store)]
         yield from common
@@ -82,14 +99,27 @@ def check_store(
     )
 
 
+def _foreseen(asked: ArtifactRequest) -> AbstractContextManager[ArtifactBegun | None]:
+    """The check of what the first ref stands for by the index as it lies: its pages are read while
+    the log is opened, which may say otherwise."""
+    from kvg.store.refs import first_ref
+
+    found = asked.store.index.glimpse(first_ref)
+    return nullcontext() if found is None else ArtifactBegun(asked, found[1], ref=found[0])
+
+
 def _begun(
     asked: ArtifactRequest,
-    named: Iterable[tuple[str | None, Digest]],
+    named: Sequence[tuple[str | None, Digest]],
     methods: Container[Digest],
     checked: Container[Digest],
+    foreseen: ArtifactBegun | None,
 ) -> Generator[Callable[[], ArtifactCheck]]:
     """What ends the check of each artifact and method, once, begun when it is asked for."""
     seen: set[Digest] = set()
+    if foreseen is not None:
+        seen.add(foreseen.digest)
+        yield foreseen.end
     for name, digest in named:
         if digest in seen:
             continue

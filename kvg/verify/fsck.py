@@ -31,7 +31,7 @@ from kvg.store.layout import FORGOTTEN, LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
-from kvg.verify.artifact_check import PageCheck, check_manifest
+from kvg.verify.artifact_check import PageCheck, check_ids, check_manifest
 from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
 from kvg.verify.findings import Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
@@ -336,6 +336,7 @@ def _artifact(
     what, notes, is_partial = ref or short(digest), Notes(), store.is_partial
     manifest = check_manifest(store, digest, what, notes)
     if manifest is not None:
+        check_ids(store, manifest, what, notes)
         tally.is_new(manifest.tokens.digest)
         how = PageCheck(store, manifest, what, with_blake3=True)
         for page in manifest.pages:

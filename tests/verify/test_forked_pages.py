@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kvg import forked
+from kvg.log.log import Log
 from kvg.store import Store
 from kvg.verify import Finding, VerifySummary, artifact_check, check_store
 from tests import artifacts as a
@@ -98,3 +100,45 @@ def test_where_no_pipe_is_to_be_had(
     whole = said(store, 1)
     monkeypatch.setattr(os, "pipe", pipe)
     assert said(store, 2) == whole and asked
+
+
+def test_pages_are_read_before_the_log_is_opened(
+    tmp_path: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    assert len(store.refs()) == 1  # the index knows
+    begun_at_opening: list[int] = []
+    opened = Log.open.__func__  # type: ignore[attr-defined]
+
+    def opening(cls: type[Log], *args: object, **named: object) -> Log:
+        begun_at_opening.append(len(asked))
+        return opened(cls, *args, **named)
+
+    monkeypatch.setattr(Log, "open", classmethod(opening))
+    fresh = Store.open(store.root)
+    assert said(fresh, 2) == said(store, 1)
+    assert begun_at_opening[0] == 1 and asked == [len(made.manifest.pages)]
+
+
+@pytest.mark.parametrize("ref", ["again", None])
+def test_what_an_index_of_before_says_counts_for_nothing(
+    tmp_path: Path, asked: list[int], ref: str | None
+) -> None:
+    """It says that ``early`` stands for an artifact that has another name now, or none at all."""
+    store, key = a.make_store(tmp_path)
+    digest = a.deposit(store, key, ref="early").digest
+    a.deposit(store, key, ref="last", ids=range(40, 70))
+    flip(store.objects.stored_path(digest))
+    assert "early" in store.refs()
+    store.close()
+    shutil.copytree(store.root / "index.lmdb", tmp_path / "before")
+    store.set_ref("early", None)
+    if ref is not None:
+        store.set_ref(ref, digest)
+    right = said(store, 1)
+    store.close()
+    shutil.rmtree(store.root / "index.lmdb")
+    shutil.copytree(tmp_path / "before", store.root / "index.lmdb")
+    assert said(Store.open(store.root), 2) == right
+    assert any(isinstance(found, Finding) for found in right) == (ref is not None)
