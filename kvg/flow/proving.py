@@ -24,7 +24,7 @@ from kvg import canon
 from kvg.digest import sha256
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
-from kvg.gates.calls import answer_text, refusal, slot_values, unmet
+from kvg.gates.calls import answer_text, is_same, refusal, slot_values, unmet
 from kvg.problem.independence import shared_part
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
@@ -138,7 +138,7 @@ class _Trial:
         self.instances = self._drawn(n_instances)
         self._answers = self._solved(self.instances)
         again = self._solved(self.instances[:ASKED_AGAIN])
-        if again != self._answers[:ASKED_AGAIN]:
+        if not all(map(is_same, again, self._answers)):
             raise _Broken("the program gives another answer when it is asked again")
         self._ask_as_in_use()
         self._check(self.instances, self._answers)
@@ -158,7 +158,7 @@ class _Trial:
                 self._program, self._checker, values, condition=self._condition
             )
             answer = found.answer
-            if answer is None or answer.error or answer.value != self._answers[at]:
+            if answer is None or answer.error or not is_same(answer.value, self._answers[at]):
                 shown = _shown(self.instances[at])
                 raise _Broken(f"the program gives another answer for {shown} when it is used")
             self._check_said(self.instances[at], answer.value, found.verdict)

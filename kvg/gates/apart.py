@@ -13,7 +13,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from kvg.gates.forks import SERVE, XCPU, framed
+from kvg.gates.forks import SERVE, TOO_LARGE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Outcome, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import LOOK_S, bare_python_argv, has_data
@@ -67,8 +67,8 @@ def __heard(head):
         return 'ended',
     if data and status == 0:
         return __ast.literal_eval(data.decode())
-    ended = 'is over the limit on cpu' if status == %d else f'ended with {status}'
-    return 'error', 'RuntimeError', 'the answer ' + ended
+    ways = {%d: 'is over the limit on cpu', %d: 'gives more than is handed over'}
+    return 'error', 'RuntimeError', 'the answer ' + ways.get(status, f'ended with {status}')
 def __getattr__(name):
     if name.startswith('__'):
         raise AttributeError(name)
@@ -118,7 +118,7 @@ class Apart:
 
     def stand_in(self) -> bytes:
         """The module ``answer`` that the checker finds."""
-        return (_STAND_IN % (*self.fds, XCPU)).encode()
+        return (_STAND_IN % (*self.fds, XCPU, TOO_LARGE)).encode()
 
     def begin(self) -> None:
         """The checker is started and holds its ends: wait for what it asks."""

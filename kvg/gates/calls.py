@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from kvg.errors import Corrupt
 from kvg.frozen import frozen
-from kvg.gates.forks import SERVE, XCPU, framed
+from kvg.gates.forks import SERVE, TOO_LARGE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Limits, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import bare_python_argv
@@ -35,6 +34,10 @@ KEPT_READY: Final = 2
 """Enclosures that are kept ready: one call after the other takes longer to start than to run."""
 
 MAX_ANSWER_CHARS: Final = 1 << 16
+"""Of each text and number in an answer."""
+MAX_ANSWER_BYTES: Final = 1_000_000
+MAX_ANSWER_DEPTH: Final = 32
+"""Lists in lists."""
 OVER_CPU: Final = "over the limit on cpu"
 _HARNESS: Final = (
     SERVE
@@ -86,13 +89,12 @@ def called(program, name, arguments):
 def work(data):
     try:
         program, name, arguments = eval(data, {'__builtins__': {}})
-        said = ['value', called(program, name, [inward(v) for v in arguments])]
+        return spelt(['value', called(program, name, [inward(v) for v in arguments])]).encode()
     except BaseException as error:
-        said = ['error', (type(error).__name__ + ': ' + str(error))[:300]]
-    return spelt(said).encode()
-serve(0, out, nonce + b' ', work, 1000000, b'["value",["bool",true]]')
+        return spelt(['error', (type(error).__name__ + ': ' + str(error))[:300]]).encode()
+serve(0, out, nonce + b' ', work, MOST, b'["value",["bool",true]]')
 posix._exit(0)
-"""
+""".replace("MOST", str(MAX_ANSWER_BYTES))
 )
 
 
@@ -272,6 +274,8 @@ def _told(said: bytes, nonce: bytes) -> Iterator[Called]:
 
 
 def _called(body: bytes, status: int) -> Called:
+    if status == TOO_LARGE:
+        return Called(None, f"the answer takes more than {MAX_ANSWER_BYTES:,} bytes")
     if status or not body.endswith(b"]"):
         return Called(None, OVER_CPU if status == XCPU else f"ended with {status}")
     try:
@@ -281,8 +285,10 @@ def _called(body: bytes, status: int) -> Called:
         if not _is_unicode(json.dumps(said, ensure_ascii=False)):
             return Called(None, "the answer is not Unicode text")
         return Called(decode_value(said), None)
-    except (ValueError, TypeError, ArithmeticError, RecursionError):
-        raise Corrupt("what a program gave can't be read") from None
+    except RecursionError:
+        return Called(None, "the answer is nested too deeply")
+    except (ValueError, TypeError, ArithmeticError) as error:
+        return Called(None, f"the answer can't be read: {error}"[:300])
 
 
 def _error(text: str) -> str:
@@ -326,19 +332,26 @@ def encode_value(value: Answer) -> list[object]:
             return [type(value).__name__.lower(), str(value)]
 
 
-def decode_value(value: object) -> Answer:
-    """The value that ``encode_value`` gave. Raises ``ValueError``, ``TypeError``."""
+def is_same(one: Answer, other: Answer) -> bool:
+    """Whether two answers are printed alike: ``1``, ``1.0`` and ``True`` are three."""
+    return encode_value(one) == encode_value(other)
+
+
+def decode_value(value: object, *, depth: int = 0) -> Answer:
+    """The value that ``encode_value`` gave. Raises ``ValueError``, ``ArithmeticError``."""
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError("not a value with its kind")
     kind, content = value
     if kind == "list" and isinstance(content, list):
-        return [decode_value(item) for item in content]
+        if depth == MAX_ANSWER_DEPTH:
+            raise ValueError(f"lists in lists, more than {MAX_ANSWER_DEPTH} deep")
+        return [decode_value(item, depth=depth + 1) for item in content]
     if kind == "none":
         return None
     if kind == "bool" and isinstance(content, bool):
         return content
     if not isinstance(content, str) or len(content) > MAX_ANSWER_CHARS:
-        raise ValueError("not a spelling of a value, or too long")
+        raise ValueError(f"not text, or longer than {MAX_ANSWER_CHARS:,} characters")
     match kind:
         case "int":
             return int(content)
@@ -351,7 +364,10 @@ def decode_value(value: object) -> Answer:
         case "decimal":
             from decimal import Decimal
 
-            return Decimal(content)
+            number = Decimal(content)
+            if number.is_snan():  # any comparison with it is an error
+                raise ValueError("a signalling NaN")
+            return number
         case "fraction":
             from fractions import Fraction
 

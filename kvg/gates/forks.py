@@ -143,7 +143,8 @@ def serve(asks, gives, name, work, most, agreed=b''):
         size = posix.fstat(paper).st_size
         is_met = head[:1] != b'?' or posix.pread(paper, 64, 0) == agreed
         posix.lseek(paper, 0, 0)
-        size = size if size <= most else 0
+        if size > most:
+            status, size = -1, 0
         write(gives, b'%s%d %d\n' % (name, status, size))
         move(paper, gives, size)
         posix.close(paper)
@@ -158,6 +159,10 @@ if IS_ALONE:
     stood = standing()
 """
 )
+
+
+TOO_LARGE: Final = -1
+"""What is told in the place of an end when what a call gave is more than may be."""
 
 
 def framed(call: object, *, is_condition: bool = False) -> bytes:

@@ -1,7 +1,7 @@
 """Checks that are programs: what they say of the answer, and whether they look at it at all.
 
-A checker that passes nonsense too has not looked. So each is run again on a control, in the place
-of the answer, and has to refuse it.
+A checker that passes nonsense too has not looked. So each is run again on controls, letters and
+digits drawn by chance in the place of the answer, and has to refuse one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ def judge(
             if refusal:
                 break
         else:
-            reason = "the checker passes anything: it does not look at what it checks"
+            reason = "the checker passes anything: letters and digits drawn by chance, too"
         record["controls"] = controls
     return make_outcome(spec, reason, record, place.configuration(files))
 
 
 def _controls() -> tuple[bytes, ...]:
-    return (f"control {os.urandom(8).hex()}\n".encode(), b"")
+    """Rare letters and none else, and digits and none else: what looks for one sees the other."""
+    drawn = os.urandom(24)
+    letters = bytes(b"qxzjkv"[byte % 6] for byte in drawn)
+    return letters + b"\n", b"%d\n" % (10**23 + int.from_bytes(drawn[:9], "big"))
 
 
 def input_files(given: GateInput) -> dict[str, bytes]:

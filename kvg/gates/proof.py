@@ -30,6 +30,7 @@ _COQ_REFUSED: Final = re.compile(
     r"|Unset\s+\w+\s+Checking|Declare\s+ML|bypass_check|Type\s+In\s+Type|Nested\s+Proofs)\b"
 )
 _COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
+_COQ_FILE: Final = "proof"
 _COQ_CLOSED: Final = "Closed under the global context"
 _COQ_AXIOM: Final = re.compile(r"^([^\s:]+)", re.MULTILINE)
 _COQ_NAMES: Final = """Require proof.
@@ -54,7 +55,10 @@ _LEAN_USUAL: Final = frozenset({"propext", "Classical.choice", "Quot.sound"})
 
 
 def coq_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
-    """``coq:[FILE][?axioms=A,B]``. Raises ``GateFailed`` where coqc is missing."""
+    """``coq:[FILE][?axioms=A,B]``; an axiom that the file itself states is ``proof.NAME``.
+
+    Raises ``GateFailed`` where coqc is missing.
+    """
     program = _find("coqc")
     stated = place.read(spec.argument) if spec.argument else b""
     source = stated + b"\n" + given.judged
@@ -111,8 +115,15 @@ def _coq_rests_on(
         return "the prover did not say what each name rests on"
     open_parts = said.replace(_COQ_CLOSED, "").replace("Axioms:", "")
     axioms = set(_COQ_AXIOM.findall(open_parts))
-    beyond = sorted(name for name in axioms if not {name, name.rpartition(".")[2]} & allowed)
+    beyond = sorted(name for name in axioms if not _is_listed(name, allowed))
     return f"rests on axioms that are not listed: {', '.join(beyond)}" if beyond else ""
+
+
+def _is_listed(axiom: str, allowed: frozenset[str]) -> bool:
+    """One of a library may go by its last name. One of the file itself, where what is judged may
+    have put it, is listed by its whole name: what FILE states under that, nothing states again."""
+    is_own = axiom.startswith(f"{_COQ_FILE}.")
+    return axiom in allowed or (not is_own and axiom.rpartition(".")[2] in allowed)
 
 
 def lean_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:

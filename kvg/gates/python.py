@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Mapping, Set
 from typing import Final
 
 from kvg.errors import GateFailed, UsageError
@@ -112,8 +113,9 @@ def check_imported(spec: Spec, outcome: Outcome, nonce: str) -> None:
             )
 
 
-def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:
-    """``source`` with marks at each assertion, and their lines; that of one that fails is negative.
+def mark_assertions(source: bytes, *, what: str) -> tuple[str, Mapping[int, int]]:
+    """``source`` with a mark at each assertion, and the line of each mark. That of an assertion
+    that fails is negative.
 
     Raises ``GateFailed`` for checks that can't fail, ``UsageError`` for what is not Python.
     """
@@ -127,21 +129,27 @@ def mark_assertions(source: bytes, *, what: str) -> tuple[str, frozenset[int]]:
     for node in found:
         if isinstance(node.test, ast.Constant | ast.Tuple):
             raise GateFailed(f"{what}: the assertion at line {node.lineno} can't tell anything")
-    marked = ast.fix_missing_locations(_Marker().visit(tree))
-    return ast.unparse(marked), frozenset(node.lineno for node in found)
+    marker = _Marker()
+    marked = ast.fix_missing_locations(marker.visit(tree))
+    return ast.unparse(marked), marker.lines
 
 
 class _Marker(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.lines: dict[int, int] = {}
+
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        mark = len(self.lines) + 1
+        self.lines[mark] = node.lineno
         failed = ast.ExceptHandler(
-            ast.Name("BaseException", ast.Load()), None, [_mark(-node.lineno), ast.Raise()]
+            ast.Name("BaseException", ast.Load()), None, [_reached(-mark), ast.Raise()]
         )
         tried = ast.Try([node], [failed], [], [])
-        return [ast.copy_location(item, node) for item in (_mark(node.lineno), tried)]
+        return [ast.copy_location(item, node) for item in (_reached(mark), tried)]
 
 
-def _mark(line: int) -> ast.stmt:
-    return ast.Expr(ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(line)], []))
+def _reached(mark: int) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(mark)], []))
 
 
 def _told(outcome: Outcome) -> str:
@@ -156,7 +164,7 @@ def _told(outcome: Outcome) -> str:
     return ""
 
 
-def _unreached(outcome: Outcome, nonce: str, lines: frozenset[int]) -> str:
+def _unreached(outcome: Outcome, nonce: str, lines: Mapping[int, int]) -> str:
     """Why a run that ended well is none: it did not tell, ran nothing, or passed some over."""
     last = outcome.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2].split(" ")
     if last[0] != nonce:
@@ -164,10 +172,12 @@ def _unreached(outcome: Outcome, nonce: str, lines: frozenset[int]) -> str:
     if int(last[1]) == 0:
         return "no test ran"
     marks = {int(word) for word in last[2:]}
-    failed = sorted(-mark for mark in marks if mark < 0)
+    failed = {-mark for mark in marks if mark < 0}
     if failed:
-        return f"the assertion at line {', '.join(map(str, failed))} fails, and is passed over"
-    never = sorted(lines - marks)
-    if never:
-        return f"the assertion at line {', '.join(map(str, never))} never runs"
-    return ""
+        return f"the assertion at line {_listed(failed, lines)} fails, and is passed over"
+    never = lines.keys() - marks
+    return f"the assertion at line {_listed(never, lines)} never runs" if never else ""
+
+
+def _listed(marks: Set[int], lines: Mapping[int, int]) -> str:
+    return ", ".join(map(str, sorted({lines[mark] for mark in marks})))

@@ -293,6 +293,15 @@ BAD_PROGRAMS = {
         "import os\ndef solve(a, b): return sum(range(a, b + 1)) + (os.urandom(1)[0] > 99)",
         "another answer",
     ),
+    "what is equal and printed otherwise": (
+        "import os\ndef solve(a, b):\n"
+        "    n = sum(range(a, b + 1))\n    return [n, float(n)][os.urandom(1)[0] % 2]",
+        "another answer",
+    ),
+    "what no comparison takes": (
+        "from decimal import Decimal\ndef solve(a, b): return Decimal('sNaN1')",
+        "signalling NaN",
+    ),
     "one that knows the first call": (
         "import os\ndef solve(a, b):\n"
         "    return sum(range(a, b + 1)) if os.getpid() > 3 or (a, b) == (3, 9) else a",

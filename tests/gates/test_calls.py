@@ -16,7 +16,15 @@ from fractions import Fraction
 
 import pytest
 
-from kvg.gates.calls import KEPT_READY, Answer, Called, Caller, Checked, answer_text
+from kvg.gates.calls import (
+    KEPT_READY,
+    MAX_ANSWER_DEPTH,
+    Answer,
+    Called,
+    Caller,
+    Checked,
+    answer_text,
+)
 from kvg.gates.place import Place
 from kvg.sandbox import Limits, no_enclosure
 
@@ -37,6 +45,12 @@ VALUES: list[Answer] = [
 @pytest.fixture
 def caller(place: Place) -> Caller:
     return Caller(place.enclosure, place.hidden, Limits(wall_s=20, cpu_s=2, output_bytes=4 << 20))
+
+
+def test_the_deepest_answer_comes_to_its_checker(caller: Caller) -> None:
+    program = f"def solve(x):\n    for _ in range({MAX_ANSWER_DEPTH}): x = [x]\n    return x"
+    found = caller.call_checked(program.encode(), b"def check(answer, x): return bool(answer)", [1])
+    assert found.verdict == Called(True, None)
 
 
 def test_values_go_in_and_out_unchanged(caller: Caller) -> None:
@@ -369,7 +383,24 @@ def test_a_checker_that_fails_or_is_endless_is_named(caller: Caller) -> None:
         ("def solve(x): return open('/etc/passwd').read()", "FileNotFoundError"),
         ("def solve(x): open('/usr/x', 'w')", "OSError"),
         ("import socket\ndef solve(x): socket.create_connection(('1.1.1.1', 80))", "unreachable"),
-        ("def solve(x): return 'x' * 9999999", "ended"),
+        ("def solve(x): return 'x' * 9999999", "more than 1,000,000 bytes"),
+        ("def solve(x): return [1] * 200000", "more than 1,000,000 bytes"),
+        ("def solve(x): return 'x' * 70000", "longer than 65,536 characters"),
+        (
+            "import sys\ndef solve(x):\n    sys.set_int_max_str_digits(0)\n    return 10**5000",
+            "limit",
+        ),
+        ("import decimal\ndef solve(x): return decimal.Decimal('sNaN7')", "signalling NaN"),
+        ("def solve(x):\n    for _ in range(40): x = [x]\n    return x", "more than 32 deep"),
+        ("def solve(x):\n    for _ in range(400): x = [x]\n    return x", "Recursion"),
+        (
+            "class Fraction:\n    __str__ = lambda self: '1/0'\ndef solve(x): return Fraction()",
+            "can't be read",
+        ),
+        (
+            "class date:\n    __str__ = lambda self: '2026-13-99'\ndef solve(x): return date()",
+            "can't be read",
+        ),
         ("def solve(x):\n    while True: print('x' * 9999)", "limit on output"),
     ],
 )

@@ -39,7 +39,10 @@ def test_a_text_without_an_answer_is_judged_itself(gate: Gate) -> None:
     assert not gate("cmd:grep -q integers text.txt", "Sum the primes").is_passed
 
 
-@pytest.mark.parametrize("command", ["true", "sh -c 'exit 0'", "sh -c 'cat >/dev/null; exit 0'"])
+@pytest.mark.parametrize(
+    "command",
+    ["true", "sh -c 'exit 0'", "sh -c 'cat >/dev/null; exit 0'", "test -s answer.txt"],
+)
 def test_a_checker_that_does_not_look(gate: Gate, command: str) -> None:
     done = gate(f"cmd:{command}", TEXT, "12")
     assert done.result == "FAILED" and "passes anything" in done.reason
@@ -91,6 +94,10 @@ def test_assertions_about_the_answer(gate: Gate) -> None:
     [
         ("assert int(answer) == 12\nif False:\n    assert int(answer) > 99", "line 3 never runs"),
         ("def test():\n    assert int(answer) == 99", "line 2 never runs"),
+        (
+            "def t():\n    assert int(answer) == 12; return; assert int(answer) > 99\nt()",
+            "line 2 never runs",
+        ),
         ("import os\nos._exit(0)\nassert answer", "before the checks were through"),
         ("import sys\nsys.exit(0)\nassert answer", "before the checks were through"),
         ("x = answer\nassert text == '3 4 5'", "passes anything"),

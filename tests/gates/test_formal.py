@@ -92,8 +92,33 @@ def test_axioms_are_listed_or_refused(gate: Gate) -> None:
         "Axiom oops : forall n : nat, n = 0.\nTheorem t : 1 = 0.\nProof. exact (oops 1). Qed.\n"
     )
     assert gate("coq:", source).reason == "rests on axioms that are not listed: proof.oops"
-    assert gate("coq:?axioms=oops", source).is_passed
+    assert gate("coq:?axioms=proof.oops", source).is_passed
+    own = gate("coq:?axioms=oops", source).reason  # who proves may have stated it
+    assert own == "rests on axioms that are not listed: proof.oops"
+    library = (
+        "Require Import Classical. Theorem t : forall P, P \\/ ~ P. Proof. exact classic. Qed."
+    )
+    assert gate("coq:?axioms=classic", library).is_passed
+    assert "not listed" in gate("coq:", library).reason
     assert gate("coq:", "Definition x := 1.").reason == "proves no theorem"
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Proof. intro n. Axiom classic : False. exfalso. exact classic. Qed.",
+        "Proof. Admitted. Module Classical_Prop. Axiom classic : False. End Classical_Prop.",
+        "Proof. intro n. Require Import Classical. destruct (classic (n = n + 1)); auto.\n"
+        "Axiom proof : False. exfalso. exact proof. Qed.",
+    ],
+)
+@pytest.mark.parametrize("spec", ["coq:goal.v?axioms=classic", "coq:goal.v?axioms=classic,proof"])
+def test_what_is_judged_states_no_axiom_of_a_listed_name(
+    gate: Gate, place: Place, spec: str, answer: str
+) -> None:
+    (place.folder / "goal.v").write_text("Theorem goal : forall n : nat, n = n + 1.")
+    assert gate(spec, "text", answer).result == "FAILED"
 
 
 def test_a_prover_that_is_missing(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
