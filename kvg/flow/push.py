@@ -450,9 +450,11 @@ class Push:
         moves = [move for move in moves if known.get(move.name) != move.digest]
         if moves:
             self._store.publish(moves)
+        off = {item.ref for item in done if item.state == "deleted"}
         names = [item.ref for item in done]
         note_left_out(self._store, self._place.name, (), looked_at=names)
-        note_taken_off(self._store, self._place.name, there=names)
+        there = [name for name in names if name not in off]
+        note_taken_off(self._store, self._place.name, gone=off, there=there)
 
     def _dry(
         self, steps: Sequence[Step], refs: Sequence[str], *, is_there: bool

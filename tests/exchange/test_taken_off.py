@@ -48,6 +48,12 @@ def test_a_push_without_names_leaves_it_off(third: Person, share: Path) -> None:
     assert third.push().states["third"] == "unchanged"
 
 
+def test_who_took_it_off_does_not_put_it_back_unasked(third: Person, alice: Person) -> None:
+    assert alice.push().states == {"demo": "unchanged"}
+    assert any("third: was taken off origin" in text for text in alice.report.told)
+    assert alice.push("third").states == {"third": "new"}
+
+
 def test_what_moved_since_goes(third: Person) -> None:
     third.pull()
     third.deposit("third", range(33))
