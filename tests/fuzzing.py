@@ -62,6 +62,7 @@ from kvg.signing.note import encode_verifier, parse_note, parse_verifier
 from kvg.store import Store
 from kvg.store.config import Config
 from kvg.store.names import parse_ref_at
+from kvg.store.wanted import decode_wanted, encode_wanted, mark_of
 from kvg.trust import encode_trust, parse_trust
 from tests import artifacts as a
 
@@ -79,7 +80,7 @@ NAMES = (
     "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
     "method", "pointer", "canonical json", "token ids", "page", "checkpoint", "note", "receipt",
     "entry bundle", "verifier key", "witness key", "public key", "private key", "ref",
-    "session request", "chat request",
+    "session request", "chat request", "what to look for",
     "stored form", "log tiles", "bundle", "configuration", "log head",
 )  # fmt: skip
 
@@ -177,6 +178,10 @@ def decoders(given_: Given) -> dict[str, Decoder]:
         "private key": Decoder(
             lambda data: parse_private(data, what="it", passphrase=lambda: b"x"),
             (encode_private(ALICE, None),), is_json=False),
+        "what to look for": Decoder(
+            lambda data: decode_wanted(data, of="0" * 64, what="it"),
+            (encode_wanted(map(mark_of, (a.SOURCE, given_.raw_page)), of="0" * 64),),
+            lambda found: encode_wanted(found, of="0" * 64)),
         "ref": Decoder(lambda data: parse_ref_at(data.decode("utf-8", "replace")),
                        (b"docs/a@{3}",), is_json=False),
     }  # fmt: skip

@@ -7,7 +7,7 @@ the removal holds them from before the removal until a search finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import canon, durable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvg.store.store import Store
 
 SCHEMA = "kvg.wanted/1"
+DIGEST_BYTES = 32
 ANCHOR_BYTES = 2
 _SUFFIX = ".wanted"
 _LIMIT_BYTES = 1 << 20
@@ -36,6 +37,11 @@ class Mark:
     sha256: bytes
     place: int
     anchor: bytes
+
+    def __post_init__(self) -> None:
+        is_whole = len(self.sha256) == DIGEST_BYTES and len(self.anchor) == ANCHOR_BYTES
+        if not is_whole or not 0 <= self.place <= self.size - ANCHOR_BYTES:
+            raise ValueError("a mark that is none")
 
     def is_in(self, data: bytes) -> bool:
         """Whether ``data`` holds the stretch."""
@@ -78,8 +84,8 @@ def _read(path: Path) -> tuple[Mark, ...]:
         except FileNotFoundError:
             return ()
     try:
-        return tuple(_decoded(data, str(path)))
-    except (Corrupt, Incompatible, ValueError) as error:
+        return decode_wanted(data, of=path.name.removesuffix(_SUFFIX), what=str(path))
+    except (Corrupt, Incompatible) as error:
         raise Corrupt(
             f"what is to be looked for can't be read: {error}",
             hint="once no file here holds what was forgotten, remove this one, and forget again",
@@ -91,12 +97,12 @@ def keep_wanted(store: Store, digest: Digest, marks: Iterable[Mark]) -> None:
 
     On a full disk nothing is kept: room is what a removal makes. Raises ``KvgError`` otherwise.
     """
-    path, data = _path(store, digest), _encoded(marks)
-    if data is None:
+    path, rows = _path(store, digest), tuple(dict.fromkeys(marks))
+    if not rows:
         durable.remove(path)
         return
     try:
-        durable.replace(path, [data], staging=store.staging)
+        durable.replace(path, [encode_wanted(rows, of=hex_of(digest))], staging=store.staging)
     except NoSpace:
         return
 
@@ -105,30 +111,36 @@ def _path(store: Store, digest: Digest) -> Path:
     return store.root / FORGOTTEN / f"{hex_of(digest)}{_SUFFIX}"
 
 
-def _encoded(marks: Iterable[Mark]) -> bytes | None:
-    rows = tuple(
-        (mark.size, mark.sha256.hex(), mark.place, mark.anchor.hex())
-        for mark in dict.fromkeys(marks)
-    )
-    return canon.encode({"schema": SCHEMA, "marks": rows, "sha256": _sum(rows)}) if rows else None
+def encode_wanted(marks: Iterable[Mark], *, of: str) -> bytes:
+    """The file of ``marks``, which are of the artifact with the hex digits ``of``."""
+    rows = tuple((m.size, m.sha256.hex(), m.place, m.anchor.hex()) for m in marks)
+    said: dict[str, canon.Json] = {"schema": SCHEMA, "artifact": of, "marks": rows}
+    return canon.encode({**said, "sha256": sha256_bytes(canon.encode(said)).hex()})
 
 
-def _sum(rows: canon.Json) -> str:
-    return sha256_bytes(canon.encode(rows)).hex()
+def decode_wanted(data: bytes, *, of: str, what: str) -> tuple[Mark, ...]:
+    """The marks in a file that ``encode_wanted`` made of that artifact.
 
-
-def _decoded(data: bytes, what: str) -> Iterator[Mark]:
+    Raises ``Corrupt``, ``Incompatible``.
+    """
     value = canon.decode(data, what=what)
     canon.check_schema(value, SCHEMA, what=what)
-    value = canon.take(value, ("schema", "marks", "sha256"), what=what)
-    rows = canon.as_list(value["marks"], what=what)
-    if value["sha256"] != _sum(rows):
-        raise Corrupt(f"{what}: does not match its checksum")
-    for row in rows:
-        size, sha256, place, anchor = canon.as_list(row, what=what)
-        yield Mark(
-            canon.as_int(size, what=what, least=ANCHOR_BYTES),
-            bytes.fromhex(canon.as_str(sha256, what=what)),
-            canon.as_int(place, what=what),
-            bytes.fromhex(canon.as_str(anchor, what=what)),
-        )
+    value = canon.take(value, ("schema", "artifact", "marks", "sha256"), what=what)
+    try:
+        rows = (canon.as_list(row, what=what) for row in canon.as_list(value["marks"], what=what))
+        marks = tuple(_mark(row, what=what) for row in rows)
+    except ValueError as error:
+        raise Corrupt(f"{what}: {error}") from None
+    if not marks or encode_wanted(dict.fromkeys(marks), of=of) != data:
+        raise Corrupt(f"{what}: does not match its checksum, or is of another artifact")
+    return marks
+
+
+def _mark(row: Sequence[canon.Json], *, what: str) -> Mark:
+    size, sha256, place, anchor = row
+    return Mark(
+        canon.as_int(size, what=what),
+        bytes.fromhex(canon.as_str(sha256, what=what)),
+        canon.as_int(place, what=what),
+        bytes.fromhex(canon.as_str(anchor, what=what)),
+    )

@@ -17,6 +17,8 @@ from kvg.store import Store
 from kvg.store.forget import plan_forget, remove_for_good
 from kvg.store.quota import QUOTA_KEY
 from kvg.store.sweep import sweep
+from kvg.store.traces import take_traces
+from kvg.store.wanted import keep_wanted, mark_of, read_wanted
 from kvg.trust import sign_trust
 from kvg.verify import verify_artifact
 from kvg.verify.findings import Finding
@@ -45,8 +47,13 @@ def collect(store: Store) -> None:
 
 
 def forget(store: Store) -> None:
+    """What is to be looked for is kept from before the removal until nothing is found."""
     digest = a.build(GONE)[0].digest
-    remove_for_good(store, plan_forget(store, digest), now=a.NOW)
+    plan = plan_forget(store, digest)
+    marks = map(mark_of, take_traces(store, plan.content))
+    keep_wanted(store, digest, (*marks, *read_wanted(store, digest)))
+    remove_for_good(store, plan, now=a.NOW)
+    keep_wanted(store, digest, ())
 
 
 def reindex(store: Store) -> None:
@@ -91,7 +98,8 @@ def is_collected(store: Store) -> bool:
 
 def is_forgotten(store: Store) -> bool:
     digest = a.build(GONE)[0].digest
-    return digest in store.forgotten() and not store.objects.has(digest)
+    is_gone = digest in store.forgotten() and not store.objects.has(digest)
+    return is_gone and not read_wanted(store, digest)
 
 
 def is_trusted(store: Store) -> bool:

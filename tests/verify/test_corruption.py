@@ -32,6 +32,7 @@ from kvg.store import RefMove, Store
 from kvg.store import peers as peer_names
 from kvg.store.lmdb_file import close_file
 from kvg.store.rekey import rekey
+from kvg.store.wanted import encode_wanted, keep_wanted, mark_of
 from kvg.verify import verify_artifact
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
@@ -114,6 +115,8 @@ def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
         "change of key": f"log/rekey/{changed}",
         "first key": "log/rekey/first",
     }
+    keep_wanted(store, digest, map(mark_of, SOURCES))
+    files["what to look for"] = f"forgotten/{hex_of(digest)}.wanted"
     files.update(log_files(store.root))
     files.update(peer_files(store, folder / "peer"))
     store.close()
@@ -185,6 +188,7 @@ KINDS = (
     "cosigned",
     "change of key",
     "first key",
+    "what to look for",
     "peer, checkpoint",
     "peer, verifier",
     "peer, cosigned",
@@ -239,6 +243,9 @@ def made() -> Iterator[Made]:
             ("trust version", "manifest"),
         ):
             twins[kind] = store.root / files[twin]
+        twins["what to look for"] = folder / "of another artifact"
+        others = encode_wanted(map(mark_of, SOURCES), of=hex_of(bystander))
+        twins["what to look for"].write_bytes(others)
         yield Made(folder / "s", files, twins, bystander)
 
 
@@ -329,7 +336,9 @@ def test_every_region_of_every_file(
 def rests_not_on(kind: str) -> bool:
     """Whether an artifact can be verified without a sound file of this kind."""
     objects = ("page", "token", "manifest", "attestation", "source", "evidence")
-    return kind.startswith((*objects, "peer", "cosigned")) or kind.endswith("older partial")
+    return kind.startswith((*objects, "peer", "cosigned", "what to")) or kind.endswith(
+        "older partial"
+    )
 
 
 ELSEWHERE = (
