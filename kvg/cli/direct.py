@@ -176,17 +176,16 @@ def _place(
     lists: Mapping[str, list[object]],
 ) -> None:
     """Give each of ``arguments`` its word, the last one all that are left where it is a list."""
-    many = [param for param in arguments if param.is_list]
-    if many not in ([], [*arguments[-1:]]):
+    if any(param.is_list for param in arguments[:-1]):
         raise _NotPlain
-    single = arguments[: len(arguments) - len(many)]
-    for param, word in zip(single, words, strict=False):
-        found[param.name] = param.value(word)
-    rest = words[len(single) :]
-    if rest and not many:
-        raise _NotPlain
-    for param in many:
-        lists[param.name].extend(map(param.value, rest))
+    for index, word in enumerate(words):
+        param = arguments[min(index, len(arguments) - 1)] if arguments else None
+        if param is None or (param.name in found and not param.is_list):
+            raise _NotPlain
+        if param.is_list:
+            lists[param.name].append(param.value(word))
+        else:
+            found[param.name] = param.value(word)
 
 
 def _functions(verb: Verb) -> Mapping[str, Callable[..., object]]:

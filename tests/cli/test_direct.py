@@ -153,7 +153,7 @@ def known_default(param: _Param) -> bool:
 
 
 @pytest.mark.parametrize("path", list(paths()), ids=" ".join)
-def test_field_both_make_the_same_call(
+def test_both_make_the_same_call(
     path: tuple[str, ...], by_parser: Callable[[list[str]], Outcome | str]
 ) -> None:
     lines = [*example_lines(path), *made_lines(path)]
