@@ -201,30 +201,23 @@ class Peers:
         return taken
 
     def _keep_cosigned(self, taken: Log, source: TileSource) -> None:
-        """Keep the newest checkpoint of ``taken`` that witnesses cosigned, if it is one of its own.
-
-        Another is passed over: it is no less than not having been given any.
-        """
-        from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint
+        """Keep the newest checkpoint of ``taken`` that witnesses cosigned: of what ``source``
+        shows, what is kept, and what the user saw. What is none of its own is passed over."""
+        from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE
         from kvg.log.log import COSIGNED
         from kvg.store.witnesses import with_sum
 
         kept = taken.source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
-        data = source.read(COSIGNED, MAX_CHECKPOINT_SIZE) or kept
-        if data is None:
+        seen = self.seen_cosigned(taken.origin)
+        given = (source.read(COSIGNED, MAX_CHECKPOINT_SIZE), kept, seen)
+        sizes = {with_sum(note): _cosigned_size(taken, note) for note in given if note}
+        newest = max(sizes, key=sizes.__getitem__, default=b"")
+        if sizes.get(newest, -1) < 0:
             return
-        data = with_sum(data)
-        what = f"log {taken.origin}: {COSIGNED}"
-        try:
-            said = open_checkpoint(data, origin=taken.origin, verifier=taken.verifier, what=what)
-        except (Corrupt, Untrusted):
-            return
-        if not taken.is_extension_of(said.size, said.root):
-            return
-        if data != kept:
-            durable.replace(taken.folder / COSIGNED, [data], staging=self._staging)
-        if self._keyring is not None and self.seen_cosigned(taken.origin) != data:
-            self._keyring.keep_cosigned(self._own, taken.origin, data)
+        if newest != kept:
+            durable.replace(taken.folder / COSIGNED, [newest], staging=self._staging)
+        if newest != seen and self._keyring is not None:
+            self._keyring.keep_cosigned(self._own, taken.origin, newest)
 
     def seen_cosigned(self, origin: str) -> bytes | None:
         """What the user saw witnesses cosign of the log; None when nothing."""
@@ -271,6 +264,17 @@ class Peers:
 def _read(path: Path) -> bytes:
     with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         return file.read(MAX_NOTE_BYTES)
+
+
+def _cosigned_size(log: Log, note: bytes) -> int:
+    """The size of the checkpoint ``note`` of ``log``, under its present key; -1 if it is none."""
+    from kvg.log.checkpoint import open_checkpoint
+
+    try:
+        said = open_checkpoint(note, origin=log.origin, verifier=log.verifier, what=log.origin)
+    except (Corrupt, Untrusted):
+        return -1
+    return said.size if log.is_extension_of(said.size, said.root) else -1
 
 
 def unexplained(store: Store) -> tuple[str, ...]:

@@ -123,3 +123,25 @@ def test_a_lost_one_is_missed_and_fetched(alice: Person, bob: Person, share: Pat
     assert (kept.parent / "checkpoint").exists()  # and no more than that is moved away
     bob.pull()
     assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]
+
+
+def test_the_newest_word_is_kept_whatever_the_remote_shows(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    alice.deposit("demo")
+    cosigned(alice)
+    alice.push()
+    origin = alice.store.log.origin
+    there = share / "logs" / origin / "cosigned"
+    older = there.read_bytes()
+    alice.deposit("more", range(40))
+    cosigned(alice)
+    alice.push()
+    bob.clone(share, alice)
+    size = seen(bob, origin)
+    there.chmod(0o644)
+    there.write_bytes(older)
+    assert not bob.pull().findings and seen(bob, origin) == size
+    (bob.store.root / "peers" / origin / "cosigned").unlink()
+    assert not bob.pull().findings and seen(bob, origin) == size
+    assert not [item for item in fsck(bob.store) if isinstance(item, Finding)]
