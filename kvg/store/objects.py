@@ -20,6 +20,7 @@ from kvg.digest import (
 )
 from kvg.errors import Corrupt, NotFound
 from kvg.frozen import frozen
+from kvg.store.later import Later
 from kvg.store.layout import check_no_link
 from kvg.store.object_files import LIMIT_BYTES, ObjectFiles
 from kvg.store.quota import Quota
@@ -63,7 +64,8 @@ class ObjectFolder(ObjectFiles):
 
         ``is_named_for_good``: False where a loss of power may take names again. ``late_bytes``:
         files up to this long are synced together, by who adopts them; until then it may take their
-        bytes too.
+        bytes too. Longer ones get their names in the background, once they are synced: see
+        ``settle``.
         """
         super().__init__(folder)
         self.late_bytes = late_bytes
@@ -72,6 +74,7 @@ class ObjectFolder(ObjectFiles):
         self._staging = staging
         self._codec = codec
         self._is_named_for_good = is_named_for_good
+        self._later = Later()
 
     def put(
         self,
@@ -164,10 +167,40 @@ class ObjectFolder(ObjectFiles):
         path = self.stored_path(digest)
         with self.lock.shared():
             check_no_link(os.path.dirname(path))
-            replaced = _size_of(path)
-            part.publish(path, mode=FILE_MODE, is_synced=part.size > self.late_bytes)
-            self.quota.release(replaced)
+            self._publish(digest, part.stage(path, mode=FILE_MODE))
         return PutResult(digest, True, part.size)
+
+    def settle(self, digest: Digest | None = None) -> None:
+        """Wait until what was put of ``digest`` (None: of all) has its name, synced.
+
+        Raises what kept it from that, ``NoSpace`` for one: then nothing is there.
+        """
+        if digest is None:
+            self._later.settle_all()
+        else:
+            self._later.settle(digest)
+
+    def _publish(self, digest: Digest, staged: durable.Staged) -> None:
+        """Give a file its name, in the background where a reader of it can wait: see ``settle``."""
+        path, size_bytes = self.stored_path(digest), staged.size_bytes
+
+        def publish() -> None:
+            with self.lock.shared():
+                replaced = _size_of(path)
+                try:
+                    staged.publish(
+                        is_named_for_good=self._is_named_for_good,
+                        is_synced=size_bytes > self.late_bytes,
+                    )
+                except BaseException:
+                    self.quota.release(size_bytes)
+                    raise
+                self.quota.release(replaced)
+
+        if self.late_bytes and size_bytes > self.late_bytes:
+            self._later.begin(digest, publish)
+        else:
+            publish()
 
     def keep_part(self, part: Part) -> None:
         """Leave what came of an object, and count nothing more."""
@@ -219,21 +252,19 @@ class ObjectFolder(ObjectFiles):
     def _write(self, digest: Digest, needed: int, parts: Iterable[Buffer]) -> int:
         path = self.stored_path(digest)
         check_no_link(os.path.dirname(path))
-        replaced = _size_of(path)
         try:
-            written = durable.write_new(
+            staged = durable.stage(
                 path,
                 parts,
                 staging=self._staging,
                 mode=FILE_MODE,
                 is_named_for_good=self._is_named_for_good,
-                is_synced=needed > self.late_bytes,
             )
         except BaseException:
             self.quota.release(needed)
             raise
-        self.quota.release(replaced)
-        return written
+        self._publish(digest, staged)
+        return staged.size_bytes
 
     def _encode(
         self,
@@ -288,6 +319,7 @@ class ObjectFolder(ObjectFiles):
 
         What is here under their names is replaced. The quota counted them when they were put there.
         """
+        other.settle()
         with self.lock.shared():
             moved: list[tuple[Path, Path]] = []
             replaced = 0

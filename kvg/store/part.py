@@ -43,19 +43,14 @@ class Part:
             os.lseek(self.fd, self.size, os.SEEK_SET)
             self.size += durable.write_all(self.fd, pieces, self.path)
 
-    def publish(self, path: Path, *, mode: int, is_synced: bool) -> None:
-        """Let what was written be ``path``, a name that a loss of power may take.
-
-        ``is_synced``: see ``durable.write_new``.
-        """
+    def stage(self, path: Path, *, mode: int) -> durable.Staged:
+        """What was written, about to be ``path``: from here on it is no more of this part."""
         with durable.translated(self.path):
             durable.step("chmod", self.path)
             os.fchmod(self.fd, durable.mode_of(path, mode))
         durable.make_dir(path.parent, is_named_for_good=False)
         fd, self._fd = self.fd, None
-        durable.Staged(path, self.path, fd, self.size).publish(
-            is_named_for_good=False, is_synced=is_synced
-        )
+        return durable.Staged(path, self.path, fd, self.size)
 
     def keep(self) -> None:
         """Leave what was written, and nothing after it, to be gone on with."""

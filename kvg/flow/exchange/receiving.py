@@ -167,6 +167,7 @@ class Receiver:
         self._adopt(tuple(dict.fromkeys(item.digest for item in received)))
 
     def _adopt(self, digests: Sequence[Digest]) -> None:
+        self._quarantine.settle()
         there = [digest for digest in digests if self._quarantine.has(digest)]
         if there:
             self._store.objects.adopt(self._quarantine, there)
@@ -194,8 +195,11 @@ class Receiver:
                 return error
             return None
 
-        for error in in_order(need, items, jobs=self._settings.jobs):
-            missing += [error] if error is not None else []
+        try:
+            for error in in_order(need, items, jobs=self._settings.jobs):
+                missing += [error] if error is not None else []
+        finally:
+            self._quarantine.settle()
         if missing:
             raise MissingObjects(what, missing)
 
@@ -251,6 +255,7 @@ class Receiver:
     def _need(self, wanted: Wanted) -> Had:
         """The object: from here, from quarantine, or received and put there."""
         self._pending.add(wanted.digest)
+        self._quarantine.settle(wanted.digest)
         for folder in (self._store.objects, self._quarantine):
             if folder.has(wanted.digest):
                 try:
