@@ -19,7 +19,6 @@ from kvg.flow.exchange.places import (
     opened,
 )
 from kvg.flow.exchange.reading import Reader
-from kvg.flow.exchange.supplying import absent, keepers
 from kvg.flow.records.exchange import OfferedKey, RemoteEntry, RemoteRefEntry
 from kvg.flow.records.findings import Finding
 from kvg.remote.address import check_address, shown, split_scheme
@@ -114,7 +113,7 @@ def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:
     user said yes to that.
     """
     place = find_place(store, name)
-    if keepers(store) == (name,) and not settings.assume_yes:
+    if not place.has_pages and not settings.assume_yes:
         _check_pages_are_here(store, name)
     if not settings.tell_dry_run():
         _drop_seen(store, name)
@@ -123,6 +122,10 @@ def remote_remove(store: Store, settings: Settings, name: str) -> RemoteEntry:
 
 
 def _check_pages_are_here(store: Store, name: str) -> None:
+    from kvg.flow.exchange.supplying import absent, keepers
+
+    if keepers(store) != (name,):
+        return
     lost = {page for digest in store.artifacts() for page in absent(store, store.manifest(digest))}
     if lost:
         raise Conflict(

@@ -7,6 +7,7 @@ is there is whole, unless the disk lied; so reading checks everything and presen
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,6 @@ from kvg.digest import (
 )
 from kvg.errors import Corrupt, NotFound
 from kvg.frozen import frozen
-from kvg.store.later import Later
 from kvg.store.layout import check_no_link
 from kvg.store.object_files import LIMIT_BYTES, ObjectFiles
 from kvg.store.quota import Quota
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.codec import Header, Stored
+    from kvg.store.later import Later
     from kvg.store.lock import Lock
     from kvg.store.part import Part
 
@@ -74,7 +75,8 @@ class ObjectFolder(ObjectFiles):
         self._staging = staging
         self._codec = codec
         self._is_named_for_good = is_named_for_good
-        self._later = Later()
+        self._own_later: Later | None = None
+        self._later_guard = threading.Lock()
 
     def put(
         self,
@@ -175,10 +177,18 @@ class ObjectFolder(ObjectFiles):
 
         Raises what kept it from that, ``NoSpace`` for one: then nothing is there.
         """
-        if digest is None:
-            self._later.settle_all()
-        else:
-            self._later.settle(digest)
+        later = self._own_later
+        if later is not None:
+            later.settle_all() if digest is None else later.settle(digest)
+
+    def _later(self) -> Later:
+        """What waits for the disk in the background."""
+        with self._later_guard:
+            if self._own_later is None:
+                from kvg.store.later import Later
+
+                self._own_later = Later()
+            return self._own_later
 
     def _publish(self, digest: Digest, staged: durable.Staged) -> None:
         """Give a file its name, in the background where a reader of it can wait: see ``settle``."""
@@ -198,7 +208,7 @@ class ObjectFolder(ObjectFiles):
                 self.quota.release(replaced)
 
         if self.late_bytes and size_bytes > self.late_bytes:
-            self._later.begin(digest, publish)
+            self._later().begin(digest, publish)
         else:
             publish()
 
