@@ -93,17 +93,19 @@ def test_field_s01_a_download_goes_on_at_the_last_whole_frame(bob: Person, is_pa
     wanted = Wanted(digest, "it", size=len(raw), is_page=is_page)
     header = kvz.parse_header(stored, what="it")
     n_good = header.data_offset + header.frames[0].stored_size
-    with pytest.raises(RemoteFailed), Arrival(bob.store.quarantine, wanted, join=None) as first:
+    quarantine = bob.store.quarantine
+    with pytest.raises(RemoteFailed), Arrival(quarantine, wanted, join=None) as first:
         first.add(stored[: n_good + 4000])
         first.add(stored[n_good + 4000 : n_good + 5000])
         raise RemoteFailed("cut")
-    with Arrival(bob.store.quarantine, wanted, join=None) as second:
+    with Arrival(quarantine, wanted, join=None) as second:
         assert second.size == n_good
         second.add(stored[n_good:])
         had = second.end()
+    quarantine.settle()
     assert had.blake3 == (blake3_hex(raw) if is_page else None)
-    assert bob.store.quarantine.read_stored(digest, what="it") == stored
-    assert not list(bob.store.quarantine.folder.glob("*.part"))
+    assert quarantine.read_stored(digest, what="it") == stored
+    assert not list(quarantine.folder.glob("*.part"))
 
 
 def test_field_s02_a_pointer_comes_after_the_bytes_it_stands_for(

@@ -94,7 +94,10 @@ class Arrival:
         self._take(piece, is_new=True)
 
     def end(self) -> Had:
-        """The object, checked and in quarantine. Raises ``Corrupt`` unless it came whole."""
+        """The object, checked, and in quarantine once that is settled.
+
+        Raises ``Corrupt`` unless it came whole.
+        """
         if self._keeping is None or self.size != self._most:
             raise Corrupt(
                 f"{self._wanted.name} cut short at {self.size} bytes",
@@ -239,6 +242,8 @@ class _Held:
             element=wanted.element,
             blake3=None if blake3 is None else bytes.fromhex(blake3),
         )
+        if self._n_written:
+            self._folder.settle(wanted.digest)  # a kill until then finds the part
         self._folder.remove_part(self._part)
         return Had(raw, blake3)
 
