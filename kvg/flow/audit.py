@@ -19,8 +19,8 @@ from kvg.flow.records.keys import Revoked, TrustEntry
 from kvg.flow.trust import trust_records
 from kvg.flow.verify import verify
 from kvg.signing.note import encode_verifier
-from kvg.store.witnesses import configured
-from kvg.trust.policy import VERIFIER
+from kvg.store.witnesses import ABOUT_COSIGNED, configured
+from kvg.trust.policy import ROLES
 from kvg.verify.check import methods_among
 from kvg.verify.judgement import required_gates
 
@@ -42,8 +42,8 @@ TRUTH = (
 )
 LOGLESS = (
     "The log can't be read: artifacts are what the objects say by themselves, under the names that "
-    "the index remembers. Who signed what, which gates passed, and what was removed or revoked is "
-    "not told, and methods are not listed."
+    "the index remembers. Whose keys count, who signed and cosigned what, which gates passed, and "
+    "what was removed or revoked is not told, and methods are not listed."
 )
 UNLISTED = "Entries of the log that can't be read are not listed, and do not count for anything."
 UNWITNESSED = (
@@ -78,7 +78,8 @@ def audit(
     if remains is None:
         artifacts = tuple(_artifacts(store, settings.cwd, ground, found))
     else:
-        artifacts = tuple(itertools.starmap(_described, remains.artifacts()))
+        told_of = itertools.starmap(_described, remains.artifacts())
+        artifacts = tuple(sorted(told_of, key=lambda item: (not item.refs, item.refs)))
         found = (*found, *remains.findings)
     read = remains or checked
     trusted = list(trust_records(ground.trust, settings))
@@ -100,12 +101,12 @@ def audit(
         artifacts=artifacts,
         keys=tuple(item for item in trusted if isinstance(item, TrustEntry)),
         revoked=tuple(item for item in trusted if isinstance(item, Revoked)),
-        thresholds={role: trust.threshold(role) for role in ("depositor", VERIFIER, "publisher")},
-        trust_version=trust.version,
+        thresholds={role: trust.threshold(role) for role in ROLES if ground.is_trust_known},
+        trust_version=trust.version if ground.is_trust_known else None,
         witnesses=ground.witnesses,
         timeline=ground.timeline,
         growth=ground.growth,
-        unchecked=tuple(_unchecked(store, ground, artifacts, has_results=bool(results))),
+        unchecked=tuple(_unchecked(store, ground, artifacts, found, has_results=bool(results))),
         results=_published(settings, results),
     )
 
@@ -286,7 +287,12 @@ def _moment(said: Provenance | None) -> int | None:
 
 
 def _unchecked(
-    store: Store, ground: Ground, artifacts: Sequence[AuditedArtifact], *, has_results: bool
+    store: Store,
+    ground: Ground,
+    artifacts: Sequence[AuditedArtifact],
+    faults: Sequence[Finding],
+    *,
+    has_results: bool,
 ) -> Iterator[str]:
     """What no reader may conclude from this audit, each with the command that would tell."""
     yield TRUTH
@@ -296,22 +302,26 @@ def _unchecked(
         yield from _unsaid(store, artifacts)
         if not ground.is_listed:
             yield UNLISTED
-        if not ground.is_trust_sound:
+        if ground.is_trust_known and not ground.is_trust_sound:
             yield (
                 "trust.json can't be relied on: keys are shown as of version "
                 f"{ground.trust.version}, the newest that the log names."
             )
-    if not ground.witnesses:
-        yield UNWITNESSED
-        named = told(lambda: configured(store), None)
-        if named:
-            yield (
-                f"store.witnesses names {', '.join(witness.name for witness in named)}, and there "
-                "is no word of theirs: none was given, or it was removed before one was seen here."
-            )
+        if not ground.witnesses and all(fault.object != ABOUT_COSIGNED for fault in faults):
+            yield from _unwitnessed(store)
     if has_results:
         yield MEASURED
     yield from ELSEWHERE
+
+
+def _unwitnessed(store: Store) -> Iterator[str]:
+    yield UNWITNESSED
+    named = told(lambda: configured(store), None)
+    if named:
+        yield (
+            f"store.witnesses names {', '.join(witness.name for witness in named)}, and there "
+            "is no word of theirs: none was given, or it was removed before one was seen here."
+        )
 
 
 def _unsaid(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[str]:

@@ -33,14 +33,16 @@ POINTS = 400
 class Ground:
     """The log, the refs and the trust of a store; None for what can't be read.
 
-    ``trust`` is the file in force, or where that can't be relied on (``is_trust_sound``) the newest
-    that the log names. ``timeline`` and ``growth`` are of the entries that can be read.
+    ``trust`` is the file in force; where that can't be relied on (``is_trust_sound``) the newest
+    that the log names, and without that either (``is_trust_known``) one that trusts nobody.
+    ``timeline`` and ``growth`` are of the entries that can be read.
     """
 
     log: Log | None
     refs: Mapping[str, Digest] | None
     trust: TrustFile
     is_trust_sound: bool
+    is_trust_known: bool
     witnesses: tuple[Cosignature, ...]
     timeline: tuple[LogEntry, ...]
     growth: tuple[tuple[int, int], ...]
@@ -53,13 +55,15 @@ class Ground:
 
 def ground_of(store: Store) -> Ground:
     """What can be told of ``store``; it never fails for damage, which ``kvg verify`` names."""
-    trust = told(lambda: store.trust, None)
+    sound = told(lambda: store.trust, None)
+    known = sound or told(lambda: logged_trust(store), None)
     refs = told(store.refs, None)
     return Ground(
         log=told(lambda: store.log, None),
         refs=refs,
-        trust=trust or told(lambda: logged_trust(store), TrustFile()),
-        is_trust_sound=trust is not None,
+        trust=known or TrustFile(),
+        is_trust_sound=sound is not None,
+        is_trust_known=known is not None,
         witnesses=told(lambda: cosignatures(store), ()),
         timeline=() if refs is None else _timeline(store),
         growth=told(lambda: tuple(_growth(store)), ()),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 WITNESSES_KEY = "store.witnesses"
 SUM_NAME = "kvg.sum"
+ABOUT_COSIGNED = "log/cosigned"
+"""The object of a finding about what witnesses cosigned of the store's own log."""
+
 _SUM_LINE = f"\u2014 {SUM_NAME} ".encode()
 
 
@@ -55,7 +58,7 @@ def faults(store: Store) -> Iterator[tuple[str, Corrupt | Untrusted]]:
     from kvg.log.log import CHECKPOINT, COSIGNED
 
     log = store.log
-    for name, about in ((CHECKPOINT, "log"), (COSIGNED, f"log/{COSIGNED}")):
+    for name, about in ((CHECKPOINT, "log"), (COSIGNED, ABOUT_COSIGNED)):
         try:
             check = _faults_of_checkpoint if name == CHECKPOINT else _faults_of_cosigned
             yield from ((about, fault) for fault in check(store, log, f"log {log.folder}/{name}"))

@@ -181,6 +181,7 @@ def test_beside_a_damaged_file_the_log_is_told(
     assert bool(record["timeline"]) == bool(record["growth"]) == is_signed
     assert len(record["keys"]) == 1 and record["trust_version"] == 1
     told = " ".join(record["unchecked"])
+    assert "nobody cosigned" not in told
     assert ("that can't be read are not listed" in told) != is_signed
     assert ("trust.json can't be relied on" in told) == (name == "trust.json")
 
@@ -193,6 +194,8 @@ def test_without_a_log_the_objects_are_told(
     assert not record["signatures_ok"] and not record["timeline"]
     assert not any(item["stands"] or item["depositors"] for item in record["artifacts"])
     assert "The log can't be read" in record["unchecked"][1]
+    assert "nobody cosigned" not in " ".join(record["unchecked"])
+    assert record["keys"] == [] and record["trust_version"] is None and not record["thresholds"]
     assert "no replay" not in " ".join(record["unchecked"])
 
 

@@ -37,8 +37,7 @@ def audit(record: Audit, view: View) -> Iterator[str]:
         yield from trusted_key(key, view)
     for gone in record.revoked:
         yield from revocation(gone, view)
-    needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
-    yield f"version {record.trust_version}  keys needed: {needed}\n"
+    yield trust_of(record)
     yield f"gates required: {listed(record.required) if record.required else 'none'}\n"
     for witness in record.witnesses:
         yield from cosignature(witness, view)
@@ -58,6 +57,14 @@ def log_of(record: Audit) -> str:
     """Which log it is, and how long."""
     name = record.origin or "of a name that can't be read"
     return f"{name}  {UNREAD if record.log_size is None else f'{record.log_size:,} entries'}"
+
+
+def trust_of(record: Audit) -> str:
+    """Which version of the trust file it is, and how many keys that asks for."""
+    if record.trust_version is None:
+        return f"{UNREAD}\n"
+    needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
+    return f"version {record.trust_version}  keys needed: {needed}\n"
 
 
 def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:

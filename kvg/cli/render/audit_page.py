@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from kvg.cli.render.audit import UNREAD, log_of, nameless
+from kvg.cli.render.audit import UNREAD, log_of, nameless, trust_of
 from kvg.cli.render.audit_style import SCRIPT, STYLE
 from kvg.cli.render.words import count, gates_listed, size, values, when
 from kvg.digest import sha256_bytes
@@ -244,13 +244,12 @@ def _trust(record: Audit) -> str:
         (key.keyid, key.name or "", ", ".join(key.roles), "revoked" if key.revoked else "")
         for key in record.keys
     ]
-    needed = ", ".join(f"{role} {n}" for role, n in record.thresholds.items())
     gone = [f"{item.keyid} counts only before entry {item.size:,} of {item.origin}"
             for item in record.revoked]  # fmt: skip
     seen = [f"{item.name} cosigned size {item.size:,}, at {when(item.time)} by its own clock"
             for item in record.witnesses]  # fmt: skip
     required = ", ".join(record.required) or "none"
-    facts = (f"Version {record.trust_version} of the trust file. Keys needed: {needed}.",
+    facts = (f"Trust file: {trust_of(record).strip()}.",
              f"Gates required: {required}.", f"Log key: {record.verifier or UNREAD}")  # fmt: skip
     return _table(("key", "your name for it", "roles", ""), rows) + _list((*facts, *gone, *seen))
 

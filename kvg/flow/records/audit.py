@@ -103,7 +103,7 @@ class Audit(Record):
     keys: tuple[TrustEntry, ...]
     revoked: tuple[Revoked, ...]
     thresholds: Mapping[str, int]
-    trust_version: int
+    trust_version: int | None
     witnesses: tuple[Cosignature, ...]
     timeline: tuple[LogEntry, ...]
     growth: tuple[tuple[int, int], ...]
