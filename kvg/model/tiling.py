@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import torch
+from torch.nn import functional
 
 from kvg.errors import Incompatible
 from kvg.model.cancelling import (
@@ -61,6 +63,12 @@ MOVED_WEIGHTS = 4_000_000
 """Of a larger weight only so many numbers are tried elsewhere in memory: moving it takes long."""
 STRETCH = 32
 """Tiles of fewer positions are tried on so many at each end of a block, not on all of it."""
+SHARED_LENGTHS = (20_001, 40_001)
+"""Elements of which some kernels, and of which all, have several threads take their share."""
+CHECKED: Final[tuple[tuple[str, Callable[[torch.Tensor], torch.Tensor]], ...]] = (
+    *ELEMENTWISE,
+    ("gelu (tanh)", partial(functional.gelu, approximate="tanh")),
+)
 SHIFTS = (8, 32)
 """Bytes past a line of the cache at which the inputs of an operator are tried."""
 HINT = "use --reference scheduled on this machine"
@@ -316,11 +324,20 @@ def _check_expert(model: LoadedModel, shape: ExpertShape) -> None:
 
 
 def _check_elementwise(model: LoadedModel) -> None:
-    """Raise ``Incompatible`` unless element-wise functions ignore where their elements lie."""
+    """Raise ``Incompatible`` unless element-wise functions ignore where their elements lie, also
+    in tensors that threads share, by whichever rule."""
     for kind in sorted({"F32", model.dtype}):
         x = made_input("elements", (1021,), TORCH_DTYPES[kind]) * 8
-        for name, op in ELEMENTWISE:
+        many = x.repeat(1 + max(SHARED_LENGTHS) // len(x))
+        for name, op in CHECKED:
             base = pointwise(op, x)
+            expected = base.repeat(1 + max(SHARED_LENGTHS) // len(x))
+            for n in SHARED_LENGTHS:
+                if not same_bits(pointwise(op, many[:n]), expected[:n]):
+                    raise Incompatible(
+                        f"self-check: {name} in {kind} depends on how threads share its elements",
+                        hint=HINT,
+                    )
 
             def elsewhere(
                 n_bytes: int,

@@ -131,6 +131,18 @@ def test_exact_in_every_split_batch_and_graft(name: str, dtype: str) -> None:
         assert varied_run(session, texts, pages, split=split, threads=1) == expected, split
 
 
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_with_more_threads_than_share_evenly(name: str, dtype: str) -> None:
+    """A pass is long enough for every kernel to share it out, each by its own rule."""
+    session = session_of(load(EXACT[name](), dtype, name), schedule=None)
+    text = made_ids(1, 301, session.model.vocabulary)
+    outcome, pages = reference_run(session, text)
+    for threads in (3, 5, 7):
+        found = varied_run(session, [text], [pages], split="one-shot", threads=threads)
+        assert found == (outcome,), threads
+
+
 def test_gemma_4_shares_keys_and_mixes_head_sizes() -> None:
     model = load(EXACT["Gemma 4"](), "BF16", "Gemma 4")
     assert [(g.name, g.layers, g.k_dim, g.window) for g in model.groups] == [

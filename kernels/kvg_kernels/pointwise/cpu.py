@@ -8,6 +8,7 @@ that a thread gets is a whole number of vectors, so the second implementation ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -18,6 +19,9 @@ VECTOR_ELEMENTS = 128
 """A multiple of every vector that the element-wise kernels work on at once."""
 GRAIN_ELEMENTS = 32_768
 """Elements below which torch does not share the work out among threads (``at::internal``)."""
+SHARED_ELEMENTS = 0x2000
+"""Elements up to which nothing is shared: above twice as many torch's kernel of ``gelu`` shares
+them out among all threads, evenly."""
 
 
 def pointwise(op: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -35,11 +39,13 @@ def pointwise(op: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> to
 
 
 def padded_length(n: int, threads: int) -> int:
-    """The least length from ``n`` up at which every thread's share is whole vectors."""
+    """The least length from ``n`` up at which every thread's share is whole vectors, by either
+    rule of sharing."""
     length = -(-n // VECTOR_ELEMENTS) * VECTOR_ELEMENTS
     while True:
         shares = min(threads, -(-length // GRAIN_ELEMENTS)) or 1
-        unit = VECTOR_ELEMENTS * shares
+        evenly = threads if length > SHARED_ELEMENTS else 1
+        unit = VECTOR_ELEMENTS * math.lcm(shares, evenly)
         if length % unit == 0:
             return length
         length = -(-length // unit) * unit
