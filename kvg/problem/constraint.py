@@ -19,6 +19,7 @@ from kvg.canon import Json
 from kvg.errors import UsageError
 from kvg.problem.code import parse_python
 from kvg.problem.literals import NUMERIC
+from kvg.problem.naming import LOOKING
 
 MAX_CHARS: Final = 1 << 16
 _NUMERIC_CALLS: Final = frozenset({"len", "abs", "gcd", "lcm", "ord", "int", "float", "round"})
@@ -179,6 +180,8 @@ class _Normaliser:
                 return ["bound", back]
         if name in self._slots:
             return ["slot", self._slots[name]]
+        if name in LOOKING or (name.startswith("__") and name.endswith("__")):
+            raise UsageError(f"constraint: {name} is not allowed: it sees how things are called")
         return ["name", name]
 
     def _unary(self, node: ast.UnaryOp, bound: tuple[str, ...]) -> Json:
@@ -225,6 +228,11 @@ class _Normaliser:
         ]
 
     def _call(self, node: ast.Call, bound: tuple[str, ...]) -> Json:
+        if node.keywords and not self._is_named(node.func, bound):
+            raise UsageError(
+                "constraint: keyword arguments of what has no name of its own are not allowed",
+                hint="what a lambda calls its parameters does not count",
+            )
         keywords: list[tuple[str, Json]] = []
         for given in node.keywords:
             if given.arg is None:
@@ -243,6 +251,12 @@ class _Normaliser:
             *self._values(node.args, bound),
             *(["kw", name, value] for name, value in sorted(keywords, key=lambda item: item[0])),
         ]
+
+    def _is_named(self, node: ast.expr, bound: tuple[str, ...]) -> bool:
+        """Whether ``node`` is a function of Python's own, or one of a module's."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id not in (*bound, *self._slots)
 
     def _lambda(self, node: ast.Lambda, bound: tuple[str, ...]) -> Json:
         args = node.args

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from kvg.digest import Digest, sha256
-from kvg.problem.code import bindings, node_tree, parse_python
+from kvg.problem.code import node_tree, parse_python
+from kvg.problem.naming import bindings
 
 SOLVE: Final = "solve"
 """The function of a program that answers."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kvg.errors import UsageError
 from kvg.frozen import frozen
-from kvg.problem.code import code_digest
+from kvg.problem.code import code_digest, read_code
 from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
+from kvg.problem.naming import words_of
+
+if TYPE_CHECKING:
+    from ast import Module
 
 MAX_TEXT_CHARS: Final = 1 << 20
 _OPENING: Final = "```python"
@@ -42,13 +48,15 @@ def canonical_text(text: str) -> CanonicalText:
         raise UsageError(f"problem of {len(text)} characters: more than {MAX_TEXT_CHARS}")
     _check_unicode(text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    codes = _codes(text)
-    scanner, parts, slots = Scanner(text), [], list[Literal]()
+    blocks = _blocks(text)
+    scanner, parts, slots = Scanner(text), list[str](), list[Literal]()
+    places: dict[int, _Block] = {}
     at = 0
     while at < len(text):
-        if at in codes:
-            at, digest = codes[at]
-            parts.append(f"{{code:{digest}}}")
+        if at in blocks:
+            places[len(parts)] = blocks[at]
+            parts.append("")
+            at = blocks[at].end
             continue
         literal = scanner.at(at)
         if literal is not None:
@@ -59,6 +67,8 @@ def canonical_text(text: str) -> CanonicalText:
         end = _plain_end(text, at)
         parts.append(text[at:end].replace("{", "{{").replace("}", "}}"))
         at = end
+    for place, digest in _addressed(places, parts, slots):
+        parts[place] = f"{{code:{digest}}}"
     joined = _one_space("".join(parts)).strip(" ")
     if not joined:
         raise UsageError("empty problem", hint='kvg family hash --text "Sum 3 and 4."')
@@ -72,9 +82,18 @@ def _check_unicode(text: str) -> None:
         raise UsageError(f"problem: not Unicode text at character {error.start}") from None
 
 
-def _codes(text: str) -> dict[int, tuple[int, str]]:
-    """Where each Python block starts: (where it ends, the digest of its code)."""
-    found: dict[int, tuple[int, str]] = {}
+@frozen
+class _Block:
+    """A Python block: where it ends, its source and what that is."""
+
+    end: int
+    source: str
+    tree: Module
+
+
+def _blocks(text: str) -> dict[int, _Block]:
+    """The Python blocks, by where each starts."""
+    found: dict[int, _Block] = {}
     if _OPENING not in text:
         return found
     opened: tuple[int, int] | None = None
@@ -85,12 +104,29 @@ def _codes(text: str) -> dict[int, tuple[int, str]]:
         if opened is None and mark == _OPENING:
             opened = (at, end + 1)
         elif opened is not None and mark == _CLOSING:
-            digest = code_digest(text[opened[1] : at])
-            if digest is not None:
-                found[opened[0]] = (end, digest)
+            source = text[opened[1] : at]
+            tree = read_code(source)
+            if tree is not None:
+                found[opened[0]] = _Block(end, source, tree)
             opened = None
         at = end + 1
     return found
+
+
+def _addressed(
+    places: Mapping[int, _Block], parts: Sequence[str], slots: Sequence[Literal]
+) -> Iterator[tuple[int, str]]:
+    """The digest of each block, by its place. Words of the wording, and of other blocks, may speak
+    of its names, so these count; where a slot is a string, each of them may be meant."""
+    if not places:
+        return
+    has_strings = any("str" in slot.type for slot in slots)
+    wording = words_of(" ".join(parts))
+    by_block = {place: words_of(block.source) for place, block in places.items()}
+    spoken = Counter(word for words in by_block.values() for word in words)
+    for place, block in places.items():
+        of_others = {word for word in by_block[place] if word in wording or spoken[word] > 1}
+        yield place, code_digest(block.tree, None if has_strings else of_others)
 
 
 def _plain_end(text: str, at: int) -> int:

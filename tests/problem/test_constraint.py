@@ -100,6 +100,12 @@ def test_names_that_are_refused(names: tuple[str, ...]) -> None:
         ("\ud800", "not a Python expression"),
         ("-" * 500 + "1", "too deeply"),
         ("0x" + "f" * 5000, "too long"),
+        ("(lambda a, b: a - b)(a=s0, b=s1) > 0", "keyword arguments of what has no name"),
+        ("[f(a=1) for f in s3]", "keyword arguments of what has no name"),
+        ("(f)(1)(a=s0)", "keyword arguments of what has no name"),
+        ("(lambda a, b: eval('a'))(s0, s1)", "eval is not allowed"),
+        ("[locals() for x in s3]", "locals is not allowed"),
+        ("__import__('os')", "__import__ is not allowed"),
     ],
 )
 def test_refused_by_name(text: str, named: str) -> None:

@@ -6,10 +6,11 @@ import random
 from itertools import islice, product
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvg.errors import UsageError
+from kvg.problem.code import code_digest, read_code
 from kvg.problem.constraint import normal_constraint
 from kvg.problem.family import parse_problem
 from kvg.problem.literals import WHITE_SPACE
@@ -114,3 +115,71 @@ def test_distinct_structures_have_distinct_families() -> None:
         text = f"{verb} the {kind} {join} {first} and {second}{end.format()}"
         made.add(parse_problem(text, test).family.digest)
     assert len(made) == 100_000
+
+
+STATEMENTS = (
+    "{x} = {n}",
+    "{x} = {y}",
+    "def {x}({y}): return {y}",
+    "def {x}({y}, {z}=0): return {y} - {z}",
+    "class {x}:\n  {y} = {n}\n  def {z}(self): return {n}",
+    "{x} = lambda {y}: [{y}, {z}]",
+    "for {x} in range({n}): {y} = {x}",
+    "show([{x} for {x} in range({n})])",
+    "show({x})",
+    "show({x}({n}))",
+    "show({x}({n}, {y}={n}))",
+    "show({x}.{y})",
+    "show({x}().{y}())",
+    "show('{x}')",
+    "show(f'{{{x}=}}')",
+    "show(globals().get('{x}'))",
+    "show({x}([1, 2]))",
+    "import math as {x}",
+    "from math import {y} as {x}",
+    "from math import *",
+    "del {x}",
+    "try: {x}\nexcept NameError: show(1)",
+    "try: {x}()\nexcept TypeError as {y}: show(str({y}))",
+    "def {x}():\n  global {y}\n  {y} = {n}\n{x}()",
+    "def {x}():\n  '{y}'\nshow({x}.__doc__)",
+    "match {n}:\n  case {x}: show({x})",
+    "show((lambda {x}: {x} + {n})({n}))",
+    "show([{y} := {n} for {x} in range(2)])",
+)
+NAME = st.sampled_from(["a", "b", "len", "sum", "pi", "v0", "v1"])
+SHAPE = st.lists(st.tuples(st.sampled_from(STATEMENTS), st.integers(0, 3)), min_size=1, max_size=5)
+
+
+def shown(source: str) -> list[str]:
+    """What a program shows, and how it ends."""
+    said: list[str] = []
+
+    def show(value: object) -> None:
+        is_plain = isinstance(value, int | str | float | list | None)
+        said.append(repr(value) if is_plain and "0x" not in repr(value) else "a thing")
+
+    try:
+        exec(compile(source, "p", "exec"), {"show": show})  # noqa: S102  made of the lines above
+    except Exception as error:  # noqa: BLE001  whatever it ends with is what it shows
+        said.append(type(error).__name__)
+    return said
+
+
+@settings(max_examples=1500, deadline=None)
+@given(SHAPE, st.data())
+def test_programs_of_one_address_show_the_same(
+    shape: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """The same statements with names of two choices: what is addressed as one computes as one."""
+    sources = []
+    for _ in range(2):
+        lines = []
+        for statement, n in shape:
+            x, y, z = data.draw(st.tuples(NAME, NAME, NAME))
+            lines.append(statement.format(x=x, y=y, z=z, n=n))
+        sources.append("\n".join(lines))
+    trees = [read_code(source) for source in sources]
+    if None in trees or code_digest(trees[0]) != code_digest(trees[1]):
+        return
+    assert shown(sources[0]) == shown(sources[1])

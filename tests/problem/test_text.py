@@ -73,7 +73,12 @@ def test_refused(text: str) -> None:
         canonical_text(text)
 
 
-@pytest.mark.parametrize("hostile", ["[", '"', "“", "[1,", "```python\n", "1/", "[[]", "-", "{"])
+MANY = "```python\nxy = 1\n```\nab\n"
+
+
+@pytest.mark.parametrize(
+    "hostile", ["[", '"', "“", "[1,", "```python\n", "1/", "[[]", "-", "{", MANY]
+)
 def test_time_grows_as_the_text_does(hostile: str) -> None:
     canonical_text(hostile * (200_000 // len(hostile)))  # quadratic work would take minutes
 
@@ -115,6 +120,72 @@ def test_code_that_is_the_same(a: str, b: str) -> None:
 )
 def test_code_that_is_not(a: str, b: str) -> None:
     assert digest_of(a) != digest_of(b)
+
+
+TWINS = {
+    "methods": "class A:\n  def {0}(self): return 1\n  def {1}(self): return 2\nprint(A().gain())",
+    "class variables": "class A: {0} = 1; {1} = 2\nprint(A.gain)",
+    "fields": "from dataclasses import dataclass\n@dataclass\nclass A:\n  {0}: int\n  {1}: int\n"
+    "print(A(1, 2))",
+    "classes": "class {0}: pass\nclass {1}: pass\nprint({0}())",
+    "globals": "{0} = 1\n{1} = 2\nprint(globals()['gain'])",
+    "text that is run": "{0} = 1\n{1} = 2\nprint(eval('ga' + 'in'))",
+    "text of a format": "{0} = 1\n{1} = 2\nprint(f'{{{0}=}}')",
+    "a function's name": "def {0}(): pass\ndef {1}(): pass\nprint({0}.__name__)",
+    "an error's text": "def f({0}, {1}): pass\ntry: f(1)\nexcept TypeError as e: print(e)",
+    "an import of all": "from m import *\ndef f({0}): return {0}\nprint(gain)",
+    "a module that looks": "import inspect\ndef f({0}, {1}): pass\nprint(inspect.signature(f))",
+    "attributes that are set": "class A: pass\nx = A()\nx.gain = 1\n{0} = 2\nprint(x.gain, {1})",
+}
+
+
+@pytest.mark.parametrize("code", TWINS.values(), ids=TWINS)
+def test_names_that_something_sees_count(code: str) -> None:
+    assert digest_of(code.format("gain", "loss")) != digest_of(code.format("loss", "gain"))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("def f(len): return len\nprint(len('ab'))", "def f(sum): return sum\nprint(sum('ab'))"),
+        ("def f(max): return max\nprint(max(1, 2))", "def f(min): return min\nprint(min(1, 2))"),
+        ("'one'", "'two'"),
+        ("def f():\n  'one'\nprint(f.__doc__)", "def f():\n  'two'\nprint(f.__doc__)"),
+    ],
+)
+def test_what_stands_for_something_without_being_bound(a: str, b: str) -> None:
+    assert digest_of(a) != digest_of(b)
+
+
+ASKED = "{0}\n```python\n{1} = 1\n{2} = 2\n```"
+
+
+@pytest.mark.parametrize(
+    "wording", ["What is rate then?", "What is `rate` then?", "Give “rate”:", "See ['rate']"]
+)
+def test_names_of_which_the_wording_speaks_count(wording: str) -> None:
+    twins = [canonical_text(ASKED.format(wording, *names)) for names in (NAMES, NAMES[::-1])]
+    assert twins[0].text != twins[1].text
+    other = canonical_text(ASKED.format("How many names are bound?", *NAMES))
+    assert other == canonical_text(ASKED.format("How many names are bound?", *NAMES[::-1]))
+
+
+NAMES = ("rate", "part")
+
+
+def test_a_slots_value_is_no_part_of_the_structure_beside_code() -> None:
+    texts = [ASKED.format(f"What is `{name}` then?", *NAMES) for name in (*NAMES, "other")]
+    assert len({canonical_text(text).text for text in texts}) == 1
+
+
+def test_names_that_another_block_uses_count() -> None:
+    use = "```python\ndef {0}(): return 1\ndef {1}(): return 2\n```\n```python\nprint(rate())\n```"
+    assert canonical_text(use.format(*NAMES)).text != canonical_text(use.format(*NAMES[::-1])).text
+
+
+def test_a_docstring_does_not_keep_a_name() -> None:
+    documented = "def f({0}):\n  'Gives {0}.'\n  return {0}"
+    assert digest_of(documented.format("gain")) == digest_of(documented.format("loss"))
 
 
 def test_a_block_that_is_not_python_stays_text() -> None:

@@ -1,0 +1,167 @@
+"""What a piece of Python calls things, and which of these names count beyond its scopes.
+
+Two pieces that differ in bound names alone compute the same, unless something reads how a name is
+spelt: an attribute, a keyword, a string, Python's own names, or code that looks at itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+_BUILTINS = """
+ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup BlockingIOError
+BrokenPipeError BufferError BytesWarning ChildProcessError ConnectionAbortedError
+ConnectionError ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError Ellipsis
+EncodingWarning EnvironmentError Exception ExceptionGroup False FileExistsError
+FileNotFoundError FloatingPointError FutureWarning GeneratorExit IOError ImportError
+ImportWarning IndentationError IndexError InterruptedError IsADirectoryError KeyError
+KeyboardInterrupt LookupError MemoryError ModuleNotFoundError NameError None NotADirectoryError
+NotImplemented NotImplementedError OSError OverflowError PendingDeprecationWarning
+PermissionError ProcessLookupError PythonFinalizationError RecursionError ReferenceError
+ResourceWarning RuntimeError RuntimeWarning StopAsyncIteration StopIteration SyntaxError
+SyntaxWarning SystemError SystemExit TabError TimeoutError True TypeError UnboundLocalError
+UnicodeDecodeError UnicodeEncodeError UnicodeError UnicodeTranslateError UnicodeWarning
+UserWarning ValueError Warning ZeroDivisionError abs aiter all anext any ascii bin bool
+breakpoint bytearray bytes callable chr classmethod compile complex copyright credits delattr
+dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr
+hash help hex id input int isinstance issubclass iter len license list locals map max memoryview
+min next object oct open ord pow print property quit range repr reversed round set setattr slice
+sorted staticmethod str sum super tuple type vars zip
+"""
+BUILTINS: Final = frozenset(_BUILTINS.split())
+"""Names that stand for something where nothing binds them."""
+
+_LOOKING = """
+breakpoint compile delattr dir eval exec getattr globals hasattr help locals setattr vars
+"""
+LOOKING: Final = frozenset(_LOOKING.split())
+"""Functions by which code sees names, or runs text."""
+
+_MODULES = """
+ast builtins code dis doctest gc importlib inspect logging pdb pickle pickletools pkgutil pydoc
+runpy symtable sys timeit tokenize trace traceback types warnings
+"""
+_LOOKING_MODULES: Final = frozenset(_MODULES.split())
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def docstring(node: ast.AST) -> ast.Constant | None:
+    """The docstring with which the body of ``node`` begins."""
+    match node:
+        case ast.Module(body=body) | ast.ClassDef(body=body):
+            pass
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            pass
+        case _:
+            return None
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str()) as found), *_]:
+            return found
+        case _:
+            return None
+
+
+def words_of(text: str) -> frozenset[str]:
+    """What in ``text`` could be a name, spelt as Python reads it."""
+    return frozenset(_WORD.findall(unicodedata.normalize("NFKC", text)))
+
+
+def sees_names(tree: ast.AST) -> bool:
+    """Whether the code may read how its own names are spelt, or its docstrings: by a function that
+    looks, a name with two underscores at both ends, a module for that, or the text of an error.
+    Or whether an import brings names that aren't said."""
+    return any(map(_looks, ast.walk(tree)))
+
+
+def _looks(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name in LOOKING or _is_special(name)
+        case ast.Attribute(attr=name):
+            return _is_special(name)
+        case ast.Import(names=aliases):
+            return any(item.name.partition(".")[0] in _LOOKING_MODULES for item in aliases)
+        case ast.ImportFrom(module=module, names=aliases):
+            is_looking = module is None or module.partition(".")[0] in _LOOKING_MODULES
+            return is_looking or any(item.name == "*" for item in aliases)
+        case ast.ExceptHandler(name=name):
+            return name is not None
+        case _:
+            return False
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def names_seen(tree: ast.AST) -> set[str]:
+    """Names whose spelling counts: Python's own, those of attributes, of keywords and in strings,
+    and what a class is called and holds, which its instances show."""
+    found = set(BUILTINS)
+    dropped = {id(node) for node in map(docstring, ast.walk(tree)) if node is not None}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant() if id(node) in dropped:
+                continue
+            case ast.keyword(arg=str(name)) | ast.Attribute(attr=name):
+                found.add(name)
+            case ast.MatchClass(kwd_attrs=names):
+                found.update(names)
+            case ast.Constant(value=str(text)):
+                found |= words_of(text)
+            case ast.Constant(value=bytes(data)):
+                found |= words_of(data.decode("latin-1"))
+            case ast.ClassDef(name=name, body=body):
+                found.add(name)
+                found.update(name for part in body for name in _held(part))
+    return found
+
+
+def _held(node: ast.AST) -> Iterator[str]:
+    """Names that are bound in the scope that ``node`` stands in, not in one inside it."""
+    yield from _bound_here(node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _held(child)
+
+
+def bindings(node: ast.AST) -> Iterator[str]:
+    """Names that are bound, in the order in which the tree has them."""
+    yield from _bound_here(node)
+    for field in node._fields:
+        for child in _children(getattr(node, field, None)):
+            yield from bindings(child)
+
+
+def _bound_here(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            if name != "*":
+                yield asname or name.partition(".")[0]
+        case ast.MatchMapping(rest=rest) if rest is not None:
+            yield rest
+        case ast.ExceptHandler(name=held) | ast.MatchAs(name=held) | ast.MatchStar(name=held):
+            if held is not None:
+                yield held
+        case _:
+            return
+
+
+def _children(value: object) -> Iterator[ast.AST]:
+    if isinstance(value, ast.AST):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, ast.AST):
+                yield item
