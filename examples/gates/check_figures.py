@@ -1,17 +1,35 @@
-"""Every figure of a summary has to stand in its source, and there has to be one."""
+"""Every figure of a summary has to stand in its source, as it is written; and there has to be one.
+
+A figure is a word with a digit in it, of any script, or a number in words. What numbers the clauses
+of the source is none.
+"""
 
 import re
 import sys
 
-FIGURE = re.compile(r"\d[\d.,:/-]*\d%?|\d%?")
+WORD = re.compile(r"[-+−]?\w+(?:[.,:/^*×'’-]\w+)*[%‰]?")
+CLAUSE = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
+IN_WORDS = re.compile(
+    r"\b(zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|"
+    "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|"
+    r"dozen|hundred|thousand|million|billion|trillion|half|third|quarter|double|triple)\b"
+)
 
 
-def figures(name):
+def is_figure(word):
+    return bool(IN_WORDS.search(word)) or any(letter.isnumeric() for letter in word)
+
+
+def figures(text):
+    return {word for word in WORD.findall(text.lower()) if is_figure(word)}
+
+
+def read(name):
     with open(name, encoding="utf-8") as file:
-        return set(FIGURE.findall(file.read()))
+        return file.read()
 
 
-summary, source = figures("answer.txt"), figures("text.txt")
+summary, source = figures(read("answer.txt")), figures(CLAUSE.sub("", read("text.txt")))
 if not summary:
     sys.exit("the summary has no figure")
 if summary - source:

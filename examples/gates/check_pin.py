@@ -1,4 +1,4 @@
-"""An answer NAME==VERSION has to be exactly what a lock file pins NAME to."""
+"""An answer NAME==VERSION, and no more, has to be exactly what a lock file pins NAME to."""
 
 import re
 import sys
@@ -6,15 +6,19 @@ import sys
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#]+)", re.MULTILINE)
 
 
-def pins(name):
+def read(name):
     with open(name, encoding="utf-8") as file:
-        found = PIN.findall(file.read())
-    return {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in found}
+        return file.read()
 
 
-answered, locked = pins("answer.txt"), pins("text.txt")
-if len(answered) != 1:
-    sys.exit("not one NAME==VERSION")
-for package, version in answered.items():
-    if locked.get(package) != version:
-        sys.exit(f"{package} is locked at {locked.get(package, 'nothing')}, not {version}")
+def plain(package):
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+answered = PIN.fullmatch(read("answer.txt").strip())
+if answered is None:
+    sys.exit("not one NAME==VERSION and nothing else")
+package, version = plain(answered[1]), answered[2]
+locked = {pinned for name, pinned in PIN.findall(read("text.txt")) if plain(name) == package}
+if locked != {version}:
+    sys.exit(f"{package} is locked at {' and '.join(sorted(locked)) or 'nothing'}, not {version}")

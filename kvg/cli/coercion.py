@@ -42,12 +42,24 @@ def coerce(param: Param, value: object) -> object:
 def _one(annotation: object, value: object, param: Param) -> object:
     if not isinstance(value, str):
         return value
+    if annotation is str and param.param_type_name == "option":
+        check_option_text(value, param.opts[0])
     try:
         return convert(annotation, value, param.min, param.max)
     except ValueError as error:
         from typer import BadParameter
 
         raise BadParameter(str(error), param=param) from None
+
+
+def check_option_text(text: str, option: str) -> None:
+    """Raise ``UsageError`` unless the ``text`` that ``option`` is given is Unicode: on a command
+    line it may be any bytes. The words beside options may be names of files, which may be, too."""
+    if not text.isascii():
+        from kvg.flow.settings import TEXT_HINT, check_text
+
+        hint = f"{TEXT_HINT}; rename one whose name is none"
+        check_text(text, what=f"{option} {text[:80]!r}", hint=hint)
 
 
 def convert(annotation: object, text: str, low: float | None, high: float | None) -> object:

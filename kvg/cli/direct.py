@@ -13,7 +13,7 @@ from itertools import chain
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Union, cast, get_args, get_origin
 
-from kvg.cli.coercion import convert
+from kvg.cli.coercion import check_option_text, convert
 from kvg.cli.declare import Argument, Context, Option
 from kvg.cli.globals import declare_globals
 from kvg.cli.table import BY_NAME, Verb
@@ -76,6 +76,8 @@ class _Param:
     default: object
 
     def value(self, text: str) -> object:
+        if self.kind is str and isinstance(self.declared, Option):
+            check_option_text(text, self.declared.names[0])
         try:
             return convert(self.kind, text, self.declared.min, self.declared.max)
         except ValueError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kvg import durable
 from kvg.digest import Digest, Sha256Stream
 from kvg.errors import Corrupt, NotFound, UsageError
-from kvg.flow.settings import STORE_FOLDER, check_file_name
+from kvg.flow.settings import STORE_FOLDER, check_file_name, check_text
 from kvg.frozen import frozen
 from kvg.objects.statement import Resource
 
@@ -94,8 +94,10 @@ def contract_for(
     schema_version: str | None,
 ) -> Contract:
     """A contract as it is asked for. Raises ``NotFound``, ``UsageError``."""
-    if schema_version is not None and not schema_version.strip():
-        raise UsageError("--schema-version: empty")
+    if schema_version is not None:
+        check_text(schema_version, what="--schema-version")
+        if not schema_version.strip():
+            raise UsageError("--schema-version: empty")
     if valid_until is not None and valid_until < time.time():
         raise UsageError("--valid-until: in the past", hint="e.g. --valid-until 30d")
     return Contract(valid_until, depends_of(store, settings, depends), schema_version)
@@ -174,11 +176,12 @@ def _bases(store: Store, cwd: Path) -> tuple[Path, ...]:
 def _name(store: Store, settings: Settings, path: Path) -> str:
     """The path from the folder of the store, or else from the current one, that leads to it.
 
-    Raises ``UsageError`` for a file outside both.
+    Raises ``UsageError`` for a file outside both, also where a link inside leads to it.
     """
     full = settings.cwd / path
     bases = _bases(store, settings.cwd)
-    for base in bases:
+    is_inside = any(full.resolve().is_relative_to(base.resolve()) for base in bases)
+    for base in bases if is_inside else ():
         for place in (Path(os.path.abspath(full)), full.resolve()):
             for folder in (Path(os.path.abspath(base)), base.resolve()):
                 if place.is_relative_to(folder) and _is_same(place, full):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 HIT = "HIT"
 MISS = "MISS"
 NO_METHOD = "no method for this structure"
+NOT_THIS_TEXT = (
+    f"{NO_METHOD}, and no trace of just this text: a trace answers the very text that it was made "
+    "for, to the character"
+)
 
 
 def solve(
@@ -167,7 +171,7 @@ def _recall(
 
     began = time.perf_counter()
     found = find_trace(store, settings, family, text, passed_over, require=require)
-    missed = _miss(family, canonical_us, select_us, passed_over.told(NO_METHOD))
+    missed = _miss(family, canonical_us, select_us, passed_over.told(NOT_THIS_TEXT))
     if found is None:
         return missed
     return replace(

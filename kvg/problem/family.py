@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
 from kvg.digest import Digest, hex_of, sha256
-from kvg.errors import Corrupt
+from kvg.errors import Corrupt, UsageError
 from kvg.frozen import frozen
 from kvg.problem.literals import Literal
 from kvg.problem.text import canonical_text
 
 SCHEMA: Final = "kvg.family/1"
 SEED_HEX: Final = 32
+_SLOT: Final = re.compile(r"s(0|[1-9][0-9]*)", re.ASCII)
 
 
 @frozen
@@ -67,7 +69,20 @@ def parse_problem(text: str, constraint: str | None = None, names: Sequence[str]
         from kvg.problem.constraint import normal_constraint
 
         normal = normal_constraint(constraint, found.types, names)
+        _check_slots(normal, len(found.types))
     return Problem(Family(found.text, normal, found.types), found.slots)
+
+
+def _check_slots(normal: Json, n_slots: int) -> None:
+    """Raise ``UsageError`` where ``normal`` names a slot beyond the ``n_slots`` that there are."""
+    match normal:
+        case ["name", str(name)]:
+            if _SLOT.fullmatch(name):
+                known = f"s0 to s{n_slots - 1}" if n_slots else "none"
+                raise UsageError(f"constraint: {name}: no such slot; the slots are {known}")
+        case list():
+            for part in normal:
+                _check_slots(part, n_slots)
 
 
 def parse_family(data: bytes, *, what: str) -> Family:

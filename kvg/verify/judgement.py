@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.frozen import frozen
+from kvg.gates.spec import CONSISTENCY, KINDS, is_count
+from kvg.gates.spec import SEEDS as N_SEEDS
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.statement import (
     FAILED,
@@ -49,7 +51,7 @@ ALWAYS = frozenset({FINITE, ROUND_TRIP, WITNESS})
 """What every deposit proves of itself: it says nothing of whether the text is right."""
 
 SEEDS = "seeds"
-PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", "consistency")}
+PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", f"consistency:{N_SEEDS}")}
 """Names that stand for several requirements; ``|`` separates alternatives."""
 
 _PAGES = r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})"
@@ -326,7 +328,6 @@ def unmet(require: Iterable[str], gates: Iterable[str]) -> tuple[str, ...]:
 
 def check_requirement(requirement: str, *, what: str) -> None:
     """Raise ``UsageError`` unless ``requirement`` is a preset or a gate that a deposit can pass."""
-    from kvg.gates.spec import CONSISTENCY, KINDS, is_count
     from kvg.problem.method import PROGRAM_GATE
 
     if requirement in PRESETS:
@@ -345,11 +346,26 @@ def check_requirement(requirement: str, *, what: str) -> None:
 
 def is_gate_met(requirement: str, gates: Iterable[str]) -> bool:
     """Whether a gate passed that ``requirement`` asks for: its whole name, or the kind before
-    its first colon; ``a|b`` asks for one of two. A method's proof is a test, too."""
+    its first colon; ``consistency:K`` for K seeds or more, ``a|b`` for one of two. A method's proof
+    is a test, too."""
     from kvg.problem.method import METHOD_GATE, PROGRAM_GATE
 
     wanted = set(requirement.split("|"))
     names = (*gates,)
     if METHOD_GATE in names:
         names = (*names, PROGRAM_GATE)
-    return any(name in wanted or name.partition(":")[0] in wanted for name in names)
+    return any(
+        name in wanted or name.partition(":")[0] in wanted or _are_enough(name, wanted)
+        for name in names
+    )
+
+
+def _are_enough(gate: str, wanted: Iterable[str]) -> bool:
+    """Whether ``gate`` is the agreement of as many seeds as one of ``wanted`` asks for, or more."""
+    kind, _, agreed = gate.partition(":")
+    if kind != CONSISTENCY or not is_count(agreed):
+        return False
+    asked = (name.partition(":") for name in wanted)
+    return any(
+        other == kind and is_count(seeds) and int(agreed) >= int(seeds) for other, _, seeds in asked
+    )

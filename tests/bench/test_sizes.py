@@ -27,6 +27,7 @@ USAGE = (
     ("exactness --splits thirds", "unknown"),
     ("speed --lengths 9,9", "twice"),
     ("speed --lengths 0", "less than 1"),
+    ("select --lookups 500", "--lookups 500: less than 1000"),
     ("speed --lengths abc", "not numbers"),
     ("restore --lengths 32,32", "twice"),
     ("restore --lengths 0", "less than 1"),

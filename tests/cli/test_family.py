@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run, Stored
 
 TEXT = "Sum the integers from 3 to 9."
@@ -35,6 +37,27 @@ def test_names_of_slots(kvg: Run) -> None:
     assert kvg("family", "hash", *named).record == kvg("family", "hash", *plain).record
     refused = kvg("family", "hash", "--text", TEXT, "--constraint", "{1: 2}", "--json")
     assert refused.code == 2 and "Dict" in refused.error["message"]
+
+
+@pytest.mark.parametrize("constraint", ["s0 < s2", "any(x == s17 for x in s0)", "s9999999999 > 0"])
+def test_a_constraint_over_a_slot_that_is_not_there(kvg: Run, constraint: str) -> None:
+    refused = kvg("family", "hash", "--text", TEXT, "--constraint", constraint, "--json")
+    assert refused.code == 2 and "no such slot" in refused.error["message"]
+    assert "s0 to s1" in refused.error["message"]
+    bound = "any(s7 > s0 for s7 in [1]) or s1 == 's2' or s0.s3 or s01"
+    assert kvg("family", "hash", "--text", TEXT, "--constraint", bound).code == 0
+
+
+@pytest.mark.parametrize(
+    "option", ["--text", "--constraint", "--name", "--answer", "--schema-version", "--gate"]
+)
+@pytest.mark.parametrize("form", ["{} {}", "{}={}", "{}={} --bogus"])
+def test_an_option_is_text(kvg: Run, option: str, form: str) -> None:
+    """What is not UTF-8 is told as such, by who reads a plain line and by the parser."""
+    verbs = {"--answer": "gate run", "--schema-version": "method add", "--gate": "solve"}
+    verb = verbs.get(option, "family hash")
+    refused = kvg(*verb.split(), *form.format(option, "a\udcff").split(), "--json")
+    assert refused.code == 2 and option in refused.err and "not Unicode text" in refused.err
 
 
 def test_nothing_is_stored(kvg: Run, stored: Stored) -> None:

@@ -566,7 +566,7 @@ def test_a_method_without_its_checker_answers_nothing(kvg: Run, store: Store) ->
         assert f"method {added['method'][:13]}: checker" in refused.out + refused.err
 
 
-@pytest.mark.parametrize(("policy", "missing"), [("seeds", "consistency"), ("formal", "formal")])
+@pytest.mark.parametrize(("policy", "missing"), [("seeds", "consistency:88"), ("formal", "formal")])
 def test_a_policy_that_a_proof_does_not_meet_keeps_a_method_out(
     kvg: Run, store: Store, policy: str, missing: str
 ) -> None:

@@ -167,6 +167,8 @@ def test_one_block_of_the_declared_parent_is_grafted(user: models.User, kvg: Kvg
     assert shown["attestations"][0]["detail"]["parent"] == block
     draft = record(kvg("solve", TEXT, "--draft", "--json"))["draft"]
     assert isinstance(draft, dict) and draft["witness_equal"] and draft["confirmed"] == 6
+    missed = kvg("solve", TEXT.replace(" ", "  "), "--json")
+    assert missed.code == 3 and "no trace of just this text" in json.loads(missed.out)["reason"]
     # the family has declared its parent: another instance gets the same block, unasked
     assert record(kvg("solve", "Multiply 2 by 9.", *TRY))["exemplar"] == block
     assert kvg("solve", "Multiply 2 by 9.", *TRY, "--parent", "absent").code == 3

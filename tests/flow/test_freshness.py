@@ -197,10 +197,13 @@ def test_ways_of_naming_a_file(
 
     assert name("./data/../data/x") == name(inside / "x") == name("x", inside) == "data/x"
     assert name(tmp_path / "alias/data/x") == name("data/x", tmp_path / "alias") == "data/x"
-    assert name("linked") == "linked"  # what it leads to is watched by the name that leads there
+    (user.folder / "near").symlink_to(inside / "x")
+    assert name("near") == "near"  # what it leads to is watched by the name that leads there
     assert name("x", elsewhere) == "x"  # the current folder, where it has to be used again
     with pytest.raises(UsageError, match="outside"):
         name("up/../x")  # that is elsewhere/x, whatever it looks like
+    with pytest.raises(UsageError, match="outside"):
+        name("linked")  # and so is that
 
 
 @pytest.mark.parametrize("name", [".", "", "pipe"])

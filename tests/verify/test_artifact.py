@@ -172,11 +172,32 @@ def test_required_gates(tmp_path: Path) -> None:
     with pytest.raises(Untrusted):
         verify_artifact(store, made.digest, require=["finite"])
     store.config.set("deposit.require", ("seeds",))
-    assert required_gates(store, ["test"]) == ("formal|test", "consistency", "test")
-    with pytest.raises(Untrusted, match="consistency"):
+    assert required_gates(store, ["test"]) == ("formal|test", "consistency:88", "test")
+    say(store, key, made.digest, gate("consistency:87"))
+    with pytest.raises(Untrusted, match="not met: consistency:88"):
         verify_artifact(store, made.digest)
     say(store, key, made.digest, gate("consistency:88"))
-    assert verify_artifact(store, made.digest).gates == ("consistency:88", "test:pytest")
+    assert verify_artifact(store, made.digest).gates == (
+        "consistency:87",
+        "consistency:88",
+        "test:pytest",
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "passed", "is_met"),
+    [
+        ("consistency", "consistency:2", True),
+        ("consistency:88", "consistency:88", True),
+        ("consistency:88", "consistency:100", True),
+        ("consistency:88", "consistency:9", False),
+        ("formal|consistency:3", "consistency:4", True),
+        ("consistency:88", "consistency:many", False),
+        ("test:pytest", "test:cmd", False),
+    ],
+)
+def test_more_seeds_than_are_asked_for_will_do(requirement: str, passed: str, is_met: bool) -> None:
+    assert is_gate_met(requirement, ("finite", passed)) == is_met
 
 
 def test_a_strangers_gate_counts_for_nothing(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg.digest import sha256
-from kvg.errors import GateFailed, UsageError
+from kvg.errors import GateFailed
 from kvg.flow.bench.library import open_library, read_tasks
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.records.bench import AcceptanceRun, AcceptanceSummary
 from kvg.frozen import frozen
 from kvg.gates.spec import SEEDS, TEMPERATURE
@@ -35,8 +35,8 @@ class AcceptanceRequest:
     accepted: int = 0
 
     def __post_init__(self) -> None:
-        if self.seeds < 2 or self.accepted < 0:
-            raise UsageError("bench acceptance: a number is too small")
+        check_least("--seeds", self.seeds, 2)
+        check_least("--accepted", self.accepted, 0)
 
 
 def bench_acceptance(

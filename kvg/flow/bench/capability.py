@@ -11,7 +11,7 @@ from kvg.digest import sha256
 from kvg.errors import UsageError
 from kvg.flow.asking import SIDE_BY_SIDE
 from kvg.flow.bench.library import open_library, read_tasks
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.records.bench import CapabilityRun, CapabilitySummary
 from kvg.frozen import frozen
 
@@ -34,8 +34,8 @@ class CapabilityRequest:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1 or self.limit < 0:
-            raise UsageError("bench capability: a number is too small")
+        check_least("--max-tokens", self.max_tokens, 1)
+        check_least("--limit", self.limit, 0)
 
 
 def bench_capability(

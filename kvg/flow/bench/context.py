@@ -10,8 +10,7 @@ from random import Random
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from kvg.errors import UsageError
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.context.stored import read_context
 from kvg.flow.records.bench import ContextAccess, ContextBenchSummary
 from kvg.flow.registered import check_torch, identified, model_of, open_engine
@@ -38,8 +37,7 @@ class ContextBenchRequest:
     accesses: int = ACCESSES
 
     def __post_init__(self) -> None:
-        if self.accesses < 3:
-            raise UsageError(f"--accesses {self.accesses}: less than 3")
+        check_least("--accesses", self.accesses, 3)
 
 
 def bench_context(

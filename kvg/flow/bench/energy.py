@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvg.errors import UsageError
 from kvg.flow.bench.counters import counted
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.measured import Measured
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.records.bench import EnergyRow
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ class EnergyRequest:
     runs: int = 20
 
     def __post_init__(self) -> None:
-        if min(self.length, self.runs) < 1:
-            raise UsageError("bench energy: a number is less than 1", hint="kvg bench --help")
+        check_least("--length", self.length, 1)
+        check_least("--runs", self.runs, 1)
 
 
 def bench_energy(store: Store, settings: Settings, request: EnergyRequest) -> Iterator[Record]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvg.errors import UsageError
 from kvg.flow.bench.context import ContextBenchRequest, bench_context
 from kvg.flow.bench.energy import EnergyRequest, bench_energy
 from kvg.flow.bench.exactness import ExactnessRequest, bench_exactness
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.restore import RestoreRequest, bench_restore
 from kvg.flow.bench.select import SelectRequest, bench_select
-from kvg.flow.bench.setup import check_declared
+from kvg.flow.bench.setup import check_declared, check_least
 from kvg.flow.bench.speed import SpeedRequest, bench_speed
 from kvg.flow.bench.store import StoreRequest, bench_store
 from kvg.flow.registered import check_torch, registered_model
@@ -43,8 +42,8 @@ class EverythingRequest:
     repeats: int = 3
 
     def __post_init__(self) -> None:
-        if self.tokens < 32 or self.repeats < 1:
-            raise UsageError("bench all: a number is too small", hint="kvg bench all --help")
+        check_least("--tokens", self.tokens, 32)
+        check_least("--repeats", self.repeats, 1)
 
 
 def bench_all(store: Store, settings: Settings, request: EverythingRequest) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
-from kvg.flow.bench.setup import open_measured, setup_of
+from kvg.flow.bench.setup import check_least, open_measured, setup_of
 from kvg.flow.records.bench import KeysMoved, LogitsMoved, OwnPositionSummary
 from kvg.flow.records.record import Record
 from kvg.flow.registered import check_torch
@@ -39,10 +39,8 @@ class OwnPositionRequest:
     step: int = 1
 
     def __post_init__(self) -> None:
-        if self.prompt_tokens < 1 or self.step < 1:
-            raise UsageError(
-                "bench own-position: a number is less than 1", hint="kvg bench own-position --help"
-            )
+        check_least("--prompt-tokens", self.prompt_tokens, 1)
+        check_least("--step", self.step, 1)
         for option, value in (("--tokens", self.tokens), ("--key-tokens", self.key_tokens)):
             if value < 2:
                 raise UsageError(

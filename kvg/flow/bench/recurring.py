@@ -13,7 +13,7 @@ from kvg.digest import sha256
 from kvg.errors import UsageError
 from kvg.flow.asking import SIDE_BY_SIDE
 from kvg.flow.bench.library import Task, open_library
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.records.bench import RecurringRun, RecurringSummary
 from kvg.flow.requests import DepositRequest
 from kvg.frozen import frozen
@@ -48,8 +48,7 @@ class RecurringRequest:
     budget: int = BUDGET
 
     def __post_init__(self) -> None:
-        if self.budget < 1:
-            raise UsageError(f"--budget {self.budget}: less than 1")
+        check_least("--budget", self.budget, 1)
 
 
 def bench_recurring(

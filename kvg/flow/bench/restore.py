@@ -10,7 +10,7 @@ from kvg.errors import NotFound, UsageError
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.measured import CACHES, FORMS, Measured
 from kvg.flow.bench.peers import peers
-from kvg.flow.bench.setup import check_listed, setup_of
+from kvg.flow.bench.setup import check_least, check_listed, setup_of
 from kvg.flow.bench.stages import stages
 from kvg.flow.records.bench import RestoreRow, RestoreSummary
 
@@ -39,8 +39,9 @@ class RestoreRequest:
 
     def __post_init__(self) -> None:
         check_listed("--lengths", self.lengths)
-        if not self.lengths or self.repeats < 1:
-            raise UsageError("bench restore: a number is less than 1", hint="kvg bench --help")
+        check_least("--repeats", self.repeats, 1)
+        if not self.lengths:
+            raise UsageError("--lengths: none", hint="kvg bench restore --help")
 
 
 def bench_restore(store: Store, settings: Settings, request: RestoreRequest) -> Iterator[Record]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, from_raw, raw_of, sha256
 from kvg.errors import KvgError, UsageError
-from kvg.flow.bench.setup import cpu_name
+from kvg.flow.bench.setup import check_least, cpu_name
 from kvg.flow.bench.twins import MOST, STORED, Form, absent_forms, stored_forms
 from kvg.flow.records.bench import BenchMachine, SelectBatch, SelectSummary, SelectTime
 from kvg.flow.settings import Settings, keyring_of
@@ -62,8 +62,10 @@ class SelectRequest:
     def __post_init__(self) -> None:
         if not len(STORED) <= self.families <= FAMILIES:
             raise UsageError(f"--families {self.families}: not from {len(STORED)} to {FAMILIES}")
-        if self.lookups < BATCH or min(self.large, self.solves, self.starts) < 0:
-            raise UsageError("bench select: a number is too small", hint="kvg bench select --help")
+        check_least("--lookups", self.lookups, BATCH)
+        check_least("--large", self.large, 0)
+        check_least("--solves", self.solves, 0)
+        check_least("--starts", self.starts, 0)
 
 
 def bench_select(settings: Settings, request: SelectRequest) -> Iterator[Record]:

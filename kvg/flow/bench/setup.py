@@ -52,9 +52,16 @@ def check_declared(model: RegisteredModel, n_tokens: int) -> None:
 def check_listed(option: str, values: Sequence[int]) -> None:
     """Raise ``UsageError`` unless ``values`` are 1 or more, and each is there once."""
     for value in values:
-        if value < 1:
-            raise UsageError(f"{option} {value}: less than 1", hint=f"give {option} 1 or more")
+        check_least(option, value, 1)
     check_once(option, values)
+
+
+def check_least(option: str, value: int, least: int) -> None:
+    """Raise ``UsageError`` unless ``value`` is ``least`` or more."""
+    if value < least:
+        raise UsageError(
+            f"{option} {value}: less than {least}", hint=f"give {option} {least} or more"
+        )
 
 
 def check_once(option: str, values: Sequence[object]) -> None:

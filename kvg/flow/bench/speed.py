@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
-from kvg.flow.bench.setup import check_listed, open_measured, setup_of
+from kvg.flow.bench.setup import check_least, check_listed, open_measured, setup_of
 from kvg.flow.records.bench import SpeedRow
 from kvg.flow.records.record import Record
 from kvg.flow.registered import check_torch
@@ -36,8 +36,10 @@ class SpeedRequest:
 
     def __post_init__(self) -> None:
         check_listed("--lengths", self.lengths)
-        if not self.lengths or min(self.repeats, self.steps) < 1:
-            raise UsageError("bench speed: a number is less than 1", hint="kvg bench speed --help")
+        check_least("--repeats", self.repeats, 1)
+        check_least("--steps", self.steps, 1)
+        if not self.lengths:
+            raise UsageError("--lengths: none", hint="kvg bench speed --help")
 
 
 def bench_speed(store: Store, settings: Settings, request: SpeedRequest) -> Iterator[Record]:

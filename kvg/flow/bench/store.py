@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from kvg.crew import Crew
 from kvg.digest import sha256
-from kvg.errors import UsageError
 from kvg.flow.bench.library import open_library
 from kvg.flow.bench.measured import FORMS, Measured
-from kvg.flow.bench.setup import setup_of
+from kvg.flow.bench.setup import check_least, setup_of
 from kvg.flow.records.bench import StoreDeposit, StoreRow
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ class StoreRequest:
     repeats: int = 3
 
     def __post_init__(self) -> None:
-        if min(self.length, self.repeats) < 1:
-            raise UsageError("bench store: a number is less than 1", hint="kvg bench --help")
+        check_least("--length", self.length, 1)
+        check_least("--repeats", self.repeats, 1)
 
 
 def bench_store(store: Store, settings: Settings, request: StoreRequest) -> Iterator[Record]:
