@@ -8,7 +8,8 @@ Rules, each of which rejects by name:
   every one of them;
 - it says so to the answers of other instances in fewer than half of the cases;
 - every slot matters: for each there are instances that differ in it alone and in the answer, and
-  those answers are right as well.
+  those answers are right as well;
+- all of that is done within ``MAX_PROOF_S``.
 
 The instances follow from the family and a number that is drawn anew for each proof: a program
 can't know them. The evidence holds both, so that the proof can be run again.
@@ -17,7 +18,9 @@ can't know them. The evidence holds both, so that the proof can be run again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kvg import canon
@@ -28,6 +31,7 @@ from kvg.gates.calls import answer_text, is_same, refusal, slot_values, unmet
 from kvg.problem.independence import shared_part
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
+from kvg.report import SilentReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from kvg.canon import Json
     from kvg.gates.calls import Answer, Called, Caller
     from kvg.problem.family import Problem
+    from kvg.report import Report, Task
 
 SCHEMA: Final = "kvg.proof/1"
 INSTANCES: Final = 48
@@ -43,8 +48,12 @@ ASKED_AGAIN: Final = 8
 ASKED_ALONE: Final = 4
 TRIES: Final = 40
 """How many drawn instances may fail the constraint for one that meets it."""
+MAX_PROOF_S: Final = 300.0
+"""How long the calls of one proof may take, all together."""
 _TOGETHER: Final = 48
 """How many calls share the time of one enclosure."""
+
+_SOURCES: Final = {"holds": "constraint", "solve": "program", "check": "checker"}
 
 Instance = tuple[Literal, ...]
 
@@ -80,18 +89,21 @@ def prove(
     condition: bytes | None = None,
     n_instances: int = INSTANCES,
     seed: str | None = None,
+    report: Report | None = None,
 ) -> Proof:
     """Prove that ``program`` answers the family of ``problem`` over ``ranges``.
 
     ``holds`` of the program ``condition`` says which instances meet the constraint; ``seed`` is
-    that of an earlier proof, to run it again. Raises ``MethodRejected`` naming the rule,
-    ``GateFailed`` without a sandbox.
+    that of an earlier proof, to run it again; ``report`` is told how far it is. Raises
+    ``MethodRejected`` naming the rule, ``GateFailed`` without a sandbox.
     """
     check_provable(ranges)
     seed = os.urandom(16).hex() if seed is None else seed
     trial = _Trial(caller, problem, ranges, program, checker, condition, seed)
+    steps = (report or SilentReport()).task("prove", trial.n_steps, "steps")
     try:
-        trial.run(n_instances)
+        with steps:
+            trial.run(n_instances, steps)
     except _Broken as broken:
         raise MethodRejected(str(broken), trial.document(str(broken))) from None
     return Proof(len(trial.instances), trial.document(""))
@@ -129,22 +141,33 @@ class _Trial:
         self._n_refused: int | None = None
         self._unmet = ""
         self._changed: list[int] = []
+        self._spent_s = dict.fromkeys(_SOURCES, 0.0)
 
-    def run(self, n_instances: int) -> None:
+    @property
+    def n_steps(self) -> int:
+        """How often ``run`` says that it is further."""
+        return 4 + len(self._ranges)
+
+    def run(self, n_instances: int, steps: Task) -> None:
         """Raises ``_Broken`` at the first rule that does not hold."""
         shared = shared_part(self._program, self._checker)
         if shared is not None:
             raise _Broken(f"the checker {shared}")
         self.instances = self._drawn(n_instances)
+        steps.advance(1)
         self._answers = self._solved(self.instances)
         again = self._solved(self.instances[:ASKED_AGAIN])
         if not all(map(is_same, again, self._answers)):
             raise _Broken("the program gives another answer when it is asked again")
+        steps.advance(1)
         self._ask_as_in_use()
+        steps.advance(1)
         self._check(self.instances, self._answers)
         self._check_controls()
+        steps.advance(1)
         for number in range(len(self._ranges)):
             self._check_slot(number)
+            steps.advance(1)
 
     def _ask_as_in_use(self) -> None:
         """A program that can tell the proof from its use has to be right in both, and its checker
@@ -154,9 +177,10 @@ class _Trial:
         n = len(self.instances)
         for at in Random(f"alone {self._seed}").sample(range(n), min(ASKED_ALONE, n)):
             values = slot_values(self.instances[at])
-            found = self._caller.call_checked(
-                self._program, self._checker, values, condition=self._condition
-            )
+            with self._timed("solve"):
+                found = self._caller.call_checked(
+                    self._program, self._checker, values, condition=self._condition
+                )
             answer = found.answer
             if answer is None or answer.error or not is_same(answer.value, self._answers[at]):
                 shown = _shown(self.instances[at])
@@ -247,11 +271,24 @@ class _Trial:
         return [item.value for item in called]
 
     def _called(self, source: bytes, name: str, calls: Sequence[Sequence[Answer]]) -> list[Called]:
-        return [
-            item
-            for start in range(0, len(calls), _TOGETHER)
-            for item in self._caller.call(source, name, calls[start : start + _TOGETHER])
-        ]
+        found: list[Called] = []
+        for start in range(0, len(calls), _TOGETHER):
+            with self._timed(name):
+                found += self._caller.call(source, name, calls[start : start + _TOGETHER])
+        return found
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        """Count the time of calls of the function ``name``, and end the proof when it is over."""
+        began = time.monotonic()
+        yield
+        self._spent_s[name] += time.monotonic() - began
+        if sum(self._spent_s.values()) > MAX_PROOF_S:
+            seconds, slow = max((spent, name) for name, spent in self._spent_s.items())
+            raise _Broken(
+                f"not proved within {MAX_PROOF_S:.0f} seconds: calls of the {_SOURCES[slow]} "
+                f"took {seconds:.0f}"
+            )
 
     def _checked(self, instances: Sequence[Instance], answers: Sequence[Answer]) -> list[Called]:
         pairs = zip(instances, answers, strict=True)

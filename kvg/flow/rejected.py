@@ -69,7 +69,7 @@ def prove_or_reject(
     from kvg.gates.outcome import GateOutcome
 
     try:
-        return prove(caller, problem, ranges, *sources, condition=condition)
+        return prove(caller, problem, ranges, *sources, condition=condition, report=settings.report)
     except MethodRejected as error:
         seen = GateOutcome(METHOD_GATE, FAILED, error.reason, error.evidence, ())
     judged = tuple(sha256(source) for source in sources)

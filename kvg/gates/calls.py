@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = "bool | int | float | str | Decimal | Fraction | date | list[Answer] | None"
 
+_Last: TypeAlias = "Callable[[Called], _Call | None]"
+"""What is to be called last, given what was called before."""
+
 CALL_LIMITS: Final = Limits(wall_s=60.0, cpu_s=10, output_bytes=8 << 20)
 KEPT_READY: Final = 2
 """Enclosures that are kept ready: one call after the other takes longer to start than to run."""
@@ -100,7 +103,8 @@ posix._exit(0)
 
 class Caller:
     """Where programs are called. With ``keep_ready`` the next enclosures are started ahead of their
-    calls, as ``prepare`` does once; each is still used once. ``close`` ends those not used."""
+    calls, as ``prepare`` does once; each is still used once. ``close`` ends those not used. Where
+    there is no enclosure none is started ahead: what runs could reach it."""
 
     def __init__(
         self,
@@ -119,7 +123,8 @@ class Caller:
             limits=limits or CALL_LIMITS,
             is_init=True,
         )
-        self._n_kept = KEPT_READY if keep_ready else 0
+        self._is_bare = enclosure.program is None
+        self._n_kept = KEPT_READY if keep_ready and not self._is_bare else 0
         self._ready: deque[Started] = deque()
         self._keep()
 
@@ -145,8 +150,10 @@ class Caller:
         says to that answer and them; no verdict where there is no answer.
 
         Each comes into the enclosure with its call, when the one before has ended there, with all
-        that it started and left, and finds nothing of it. Neither is called where ``holds`` of the
-        program ``condition`` does not give True for the same ``arguments``.
+        that it started and left, and finds nothing of it. Without an enclosure each is called by a
+        harness of its own, which is started when that of the one before has ended. Neither is
+        called where ``holds`` of the program ``condition`` does not give True for the same
+        ``arguments``.
         """
         calls = [_Call(program, "solve", arguments)]
         if condition is not None:
@@ -157,7 +164,7 @@ class Caller:
                 return None
             return _Call(checker, "check", [answer.value, *arguments])
 
-        found = self._made([], calls, check)
+        found = (self._made_apart if self._is_bare else self._made_together)(calls, check)
         if condition is not None:
             is_met, *found = found
             if unmet(is_met) is not None:
@@ -165,11 +172,25 @@ class Caller:
         answer, *verdict = found
         return Checked(None, answer, verdict[0] if verdict else None)
 
+    def _made_together(self, calls: Sequence[_Call], last: _Last) -> list[Called]:
+        """What ``calls``, and the one that ``last`` makes, gave in one enclosure."""
+        return self._made([], calls, last)
+
+    def _made_apart(self, calls: Sequence[_Call], last: _Last) -> list[Called]:
+        """The same, each in a run of its own, up to a condition that is not met."""
+        found: list[Called] = []
+        for call in calls:
+            found += self._made([], [call])
+            if call.is_condition and unmet(found[-1]) is not None:
+                return found
+        more = last(found[-1])
+        return found if more is None else [*found, *self._made([], [more])]
+
     def _made(
         self,
         programs: Sequence[bytes],
         calls: Sequence[_Call],
-        last: Callable[[Called], _Call | None] | None = None,
+        last: _Last | None = None,
     ) -> list[Called]:
         """What each of ``calls`` gave, and the one that ``last`` makes of what they ended with."""
         nonce = os.urandom(16).hex().encode()

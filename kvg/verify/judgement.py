@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.frozen import frozen
-from kvg.gates.spec import CONSISTENCY, KINDS, is_count
-from kvg.gates.spec import SEEDS as N_SEEDS
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.statement import (
     FAILED,
@@ -51,8 +49,8 @@ ALWAYS = frozenset({FINITE, ROUND_TRIP, WITNESS})
 """What every deposit proves of itself: it says nothing of whether the text is right."""
 
 SEEDS = "seeds"
-PRESETS: dict[str, tuple[str, ...]] = {SEEDS: ("formal|test", f"consistency:{N_SEEDS}")}
-"""Names that stand for several requirements; ``|`` separates alternatives."""
+PRESETS = (SEEDS,)
+"""Names that stand for several requirements."""
 
 _PAGES = r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})"
 """How a replay says how many pages were equal."""
@@ -317,7 +315,16 @@ def required_gates(store: Store, require: Iterable[str] = ()) -> tuple[str, ...]
 
 def spelled_out(require: Iterable[str]) -> tuple[str, ...]:
     """``require`` with what each preset stands for, in order, once each."""
-    return tuple(dict.fromkeys(one for name in require for one in PRESETS.get(name, (name,))))
+    spelled = (_seeds() if name == SEEDS else (name,) for name in require)
+    return tuple(dict.fromkeys(one for names in spelled for one in names))
+
+
+def _seeds() -> tuple[str, ...]:
+    """What the preset asks for; ``|`` separates alternatives."""
+    from kvg.gates.spec import CONSISTENCY, FORMAL, TEST
+    from kvg.gates.spec import SEEDS as N_SEEDS
+
+    return (f"{FORMAL}|{TEST}", f"{CONSISTENCY}:{N_SEEDS}")
 
 
 def unmet(require: Iterable[str], gates: Iterable[str]) -> tuple[str, ...]:
@@ -328,6 +335,7 @@ def unmet(require: Iterable[str], gates: Iterable[str]) -> tuple[str, ...]:
 
 def check_requirement(requirement: str, *, what: str) -> None:
     """Raise ``UsageError`` unless ``requirement`` is a preset or a gate that a deposit can pass."""
+    from kvg.gates.spec import CONSISTENCY, KINDS, is_count
     from kvg.problem.method import PROGRAM_GATE
 
     if requirement in PRESETS:
@@ -362,6 +370,8 @@ def is_gate_met(requirement: str, gates: Iterable[str]) -> bool:
 
 def _are_enough(gate: str, wanted: Iterable[str]) -> bool:
     """Whether ``gate`` is the agreement of as many seeds as one of ``wanted`` asks for, or more."""
+    from kvg.gates.spec import CONSISTENCY, is_count
+
     kind, _, agreed = gate.partition(":")
     if kind != CONSISTENCY or not is_count(agreed):
         return False

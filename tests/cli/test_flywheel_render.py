@@ -27,3 +27,12 @@ def shown(text: str, *, on_terminal: bool) -> str:
 def test_an_answer_moves_no_terminal_and_goes_into_a_pipe_as_it_is(text: str) -> None:
     assert shown(text, on_terminal=False) == f"{text}\n"
     assert shown(text, on_terminal=True).rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(("sandbox", "said"), [("none", True), ("bubblewrap", False)])
+def test_a_check_without_a_sandbox_is_told_as_such(sandbox: str, said: bool) -> None:
+    asides: list[str] = []
+    view = View(Terminal(True, *(6 * [False])), quiet=True, verbose=False, aside=asides.append)
+    found = dataclasses.replace(FOUND, answer="7", sandbox=sandbox, checked=True)
+    assert [*answer(found, view)] == ["7\n"]
+    assert ("checked, sandbox: none, 0 tokens" in asides[0]) == said

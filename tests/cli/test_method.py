@@ -219,7 +219,7 @@ def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: St
 @pytest.mark.parametrize(
     ("constraint", "why"),
     [
-        ("s7 > 3", "NameError: name 's7' is not defined"),
+        ("n7 > 3", "NameError: name 'n7' is not defined"),
         ("s0 / (s1 - s1) > 1", "ZeroDivisionError"),
     ],
 )
@@ -323,6 +323,21 @@ BAD_PROGRAMS = {
     "half a character": ("def solve(a, b): return '\\ud800' * (b - a)", "not Unicode"),
     "half a character in a list": ("def solve(a, b): return [['\\udfff']]", "not Unicode"),
 }
+
+
+def test_a_proof_that_takes_too_long_is_rejected(
+    kvg: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, with its evidence, and with what was slow."""
+    from kvg.flow import proving
+
+    monkeypatch.setattr(proving, "MAX_PROOF_S", 0.001)
+    before, size = set(store.objects.all()), store.log.size
+    refused = kvg(*ADD, "--constraint", "s0 <= s1", "--json")
+    assert refused.code == 8
+    assert "not proved within" in refused.error["message"]
+    assert "calls of the constraint" in refused.error["message"]
+    check_only_evidence(kvg, store, before, size, refused.error)
 
 
 @pytest.mark.parametrize("name", BAD_PROGRAMS)

@@ -348,6 +348,19 @@ def check(answer, x):
     assert found.verdict == Called(True, None)
 
 
+def test_without_an_enclosure_a_checker_is_called_when_the_programs_harness_has_ended() -> None:
+    """Else the program could write a verdict where its own answer is read."""
+    plain = Caller(no_enclosure(), (), Limits(wall_s=20), keep_ready=True)
+    program = b"import os\ndef solve(x): return os.getppid()"
+    checker = b"import os\ndef check(pid, x): return not os.path.exists(f'/proc/{pid}')"
+    found = plain.call_checked(program, checker, [1], condition=b"def holds(x): return x == 1")
+    assert found.verdict == Called(True, None)
+    kept_out = plain.call_checked(program, checker, [1], condition=b"def holds(x): return x == 2")
+    assert kept_out.unmet and kept_out.answer is None
+    failed = plain.call_checked(b"def solve(x): return 1 / 0", checker, [1])
+    assert failed.answer and failed.answer.error and failed.verdict is None
+
+
 @pytest.mark.parametrize("ending", ["os.kill(os.getppid(), 9)", "os.kill(-1, 9)"])
 def test_a_program_that_ends_its_enclosure_has_no_verdict(caller: Caller, ending: str) -> None:
     program = f"import os\ndef solve(x):\n    if os.fork() == 0: {ending}\n    return x + 2"

@@ -16,6 +16,7 @@ from kvg.flow.records.flywheel import (
     MethodEntry,
     StaleMethod,
 )
+from kvg.objects.statement import NO_SANDBOX
 
 
 def family(record: FamilyEntry, view: View) -> Iterator[str]:
@@ -105,7 +106,9 @@ def _origin(record: AnswerFound) -> str:
     if record.method is None:
         return f"trace {brief(record.artifact or '')}, {n_tokens} generated, attested by {attested}"
     checked = "checked, " if record.checked else ""
-    return f"method {brief(record.method)}, {checked}{n_tokens} generated, attested by {attested}"
+    bare = f"{BARE}, " if record.sandbox == NO_SANDBOX else ""
+    how = f"{checked}{bare}{n_tokens} generated"
+    return f"method {brief(record.method)}, {how}, attested by {attested}"
 
 
 def _drafted(draft: Mapping[str, object]) -> str:

@@ -106,7 +106,8 @@ class AnswerFound(Record):
     model, if one was to try. On a miss ``reason`` says why.
 
     Times are of this call: to the canonical form, to the name, to the verdict, the run or the
-    model. ``checked`` is whether the method's checker said True to this very answer.
+    model. ``checked`` is whether the method's checker said True to this very answer; where
+    ``sandbox`` is none, a program that sets out to can have had that said.
     ``exemplar`` is the block that was grafted before the model tried, ``gates`` what its
     answer or the trace passed, ``learned`` whether that was deposited. ``draft`` tells how a
     forward pass confirmed a trace: {tokens, confirmed, first_difference: {position, stored,
