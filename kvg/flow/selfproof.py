@@ -43,7 +43,8 @@ def prove_itself(
 
     for _ in in_order(prove, manifest.pages, threads=min(jobs, len(manifest.pages))):
         pass
-    slot.state.length = manifest.count
+    pages = ((manifest.group(page.group), page.start, page.end) for page in manifest.pages)
+    slot.state.fill(manifest.count, pages)
     read = {"pages": len(manifest.pages), "bytes": sum(page.size for page in manifest.pages)}
     outcomes = (
         _outcome(FINITE, infinite, {**read}),

@@ -114,7 +114,10 @@ def varied_run(
             slot.state.reserve(len(text))
             for page in held:
                 place_page(slot.state, page.group, page.start, page.end, page.raw)
-            slot.state.length = slot.restored = len(text) - 1
+            put = ((page.group, page.start, page.end) for page in held)
+            slot.state.fill(len(text), put)
+            slot.truncate(len(text) - 1)
+            slot.restored = len(text) - 1
         cuts = [(len(text) - 1, len(text)) for text in texts]
     found: dict[int, Digest] = {}
     with pinned_threads(threads):

@@ -59,10 +59,13 @@ class Slot:
         return self.state.length
 
     def truncate(self, length: int) -> None:
-        """Forget everything from position ``length`` on."""
+        """Forget everything from position ``length`` on.
+
+        Raises ``UsageError`` past its end, ``Incompatible`` as ``SlotState.truncate``.
+        """
         if length > self.state.length:
             raise UsageError(f"slot: {length} is past its {self.state.length} tokens")
-        self.state.length = length
+        self.state.truncate(length)
         del self.ids[length:]
 
 
@@ -242,13 +245,11 @@ class Session:
 
         The slot stays as it was. These are the witness's logits, whatever was appended since.
         """
-        length, ids, held = slot.length, list(slot.ids), slot.state.token(position)
-        slot.truncate(position)
+        ids = list(slot.ids)
         try:
-            return self.run(slot, [token], [0])[0]
+            with slot.state.taken_back(position):
+                return self.run(slot, [token], [0])[0]
         finally:
-            slot.state.put_token(position, held)
-            slot.state.length = length
             slot.ids[:] = ids
 
     def restore(self, slot: Slot, verified: Verified, *, cut: int | None = None) -> int:
@@ -272,7 +273,7 @@ class Session:
         except BaseException:
             slot.state.wipe(0, slot.state.capacity)
             raise
-        slot.state.length = end
+        slot.state.fill(end, ((manifest.group(p.group), p.start, p.end) for p in pages))
         slot.restored = end
         slot.ids[:] = verified.ids[:end]
         return n_bytes

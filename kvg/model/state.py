@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -27,8 +28,8 @@ class SlotState:
 
     ``keys[layer]`` is ``[kv_heads, capacity, k_dim]``, ``values[layer]`` alike with v_dim; the
     capacity is a multiple of 256, what lies past ``length`` is finite. Sliding layers keep all
-    positions here; what their window does not reach may be zero after a graft. A frozen state is
-    not written again; forks of it share its memory until they write.
+    positions here; what their window did not reach in a graft is not held, and zero. A frozen state
+    is not written again; forks of it share its memory until they write.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class SlotState:
         self._device = device
         self.length = 0
         self.is_frozen = False
+        self._held_from: dict[int | None, int] = {}
         self._place(-(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS, memory)
 
     @classmethod
@@ -75,6 +77,7 @@ class SlotState:
             fork = SlotState(layers, self._device, self.capacity)
             fork.take(self)
         fork.length = self.length
+        fork._held_from = dict(self._held_from)
         return fork
 
     def take(self, other: SlotState) -> None:
@@ -85,6 +88,62 @@ class SlotState:
             self.keys[index][:, : other.length] = other.keys[index][:, : other.length]
             self.values[index][:, : other.length] = other.values[index][:, : other.length]
         self.length = other.length
+        self._held_from = dict(other._held_from)
+
+    def fill(self, length: int, pages: Iterable[tuple[Group, int, int]]) -> None:
+        """It holds ``length`` positions now, by the ``pages`` that were put: group, start, end."""
+        spans: dict[Group, list[tuple[int, int]]] = {}
+        for group, start, end in pages:
+            spans.setdefault(group, []).append((start, end))
+        self._held_from = {}
+        for group, own in spans.items():
+            first = length
+            for start, end in sorted(own, reverse=True):
+                if end < first:
+                    break
+                first = min(first, start)
+            known = self._held_from.get(group.window, 0)
+            self._held_from[group.window] = max(known, first)
+        self.length = length
+
+    def truncate(self, length: int) -> None:
+        """Forget everything from position ``length`` on.
+
+        Raises ``Incompatible`` where the next token would need what a graft did not put here.
+        """
+        for window, first in self._held_from.items():
+            needed = 0 if window is None else max(0, length - window + 1)
+            if length and first > needed:
+                raise Incompatible(
+                    f"position {length}: layers with a window of {window} need positions from "
+                    f"{needed} on there, and this slot was grafted with those from {first} on",
+                    hint="graft it at that cut, or compute the text anew",
+                )
+        if not length:
+            self._held_from = {}
+        self.length = length
+
+    @contextmanager
+    def taken_back(self, position: int) -> Iterator[None]:
+        """Run the body with everything from ``position`` on forgotten, then be as before. One token
+        may be written meanwhile. Raises as ``truncate``."""
+        length, held_from, token = self.length, dict(self._held_from), self.token(position)
+        self.truncate(position)
+        try:
+            yield
+        finally:
+            self.put_token(position, token)
+            self.length, self._held_from = length, held_from
+
+    def check_held(self, group: Group, start: int) -> None:
+        """Raise ``Incompatible`` where positions from ``start`` on are not all held."""
+        first = self._held_from.get(group.window, 0)
+        if start < first:
+            raise Incompatible(
+                f"page {group.name} from {start} on: this slot was grafted with positions from "
+                f"{first} on of these layers",
+                hint="deposit the text itself, or at the cuts and by the pages of what was grafted",
+            )
 
     def reserve(self, n_tokens: int) -> None:
         """Make room for positions up to ``n_tokens``; what is held stays as it is."""
@@ -241,8 +300,9 @@ def capture_page(
     """The raw bytes of the page of ``group`` for positions [start, end).
 
     They are in ``buffers`` where those are given, until these are used again. Raises ``Corrupt``
-    naming ``what`` when a value is not finite.
+    naming ``what`` when a value is not finite, ``Incompatible`` for positions that are not held.
     """
+    state.check_held(group, start)
     n_tokens = end - start
     size = page_size(group, n_tokens)
     raw = buffers.take("page", size) if buffers else bytearray(size)

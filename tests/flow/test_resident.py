@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,27 +206,54 @@ def test_slots_that_are_not_there(make: Make) -> None:
             resident.clear(index)
 
 
+def sliding(user: models.User, folder: Path, n_tokens: int) -> Resident:
+    """A session of a model with sliding layers, in whose store ``t`` is a text of ``n_tokens``."""
+    user.add("tiny", folder)
+    text = models.text_of(folder, n_tokens)
+    deposit(user.store, user.settings, DepositRequest("t", text=text))
+    model = registered_model(user.store, "tiny")
+    return Resident(
+        "desk",
+        user.store.root,
+        model,
+        identified(user.store, user.settings, model),
+        session_of(models.load(folder), schedule=None),
+        tokenizer_of(user.settings, model),
+        n_slots=1,
+        limit_bytes=64 * MIB,
+        model_bytes=0,
+    )
+
+
+@pytest.mark.parametrize("family", ["gemma3", "mistral"])
+@pytest.mark.parametrize(
+    "asked", [{"cut_points": (150,)}, {"cut_points": (1,)}, {"page_tokens": 512}]
+)
+def test_what_a_graft_did_not_bring_is_not_deposited(
+    tmp_path: Path, tiny: dict[str, Path], family: str, asked: dict[str, Any]
+) -> None:
+    """Before what its windows reached a grafted slot holds zeros: no page and no witness is made
+    of them."""
+    user = models.User.make(tmp_path / family)
+    resident = sliding(user, tiny[family], 560)
+    run(user, resident, "t", index=0, prompt=" so it went on")
+    with resident.turns.held(threading.Event()), Seat(resident, 0) as seat:
+        settings = replace(user.settings, seat=seat)
+        before = user.store.log.size
+        with pytest.raises(Incompatible, match="was grafted with"):
+            deposit(user.store, settings, DepositRequest("untrue", slot=True, **asked))
+        assert user.store.log.size == before and user.store.ref("untrue") is None
+        deposit(user.store, settings, DepositRequest("true", slot=True, cut_points=(550,)))
+    assert user.store.ref("true") is not None
+
+
 @pytest.mark.parametrize("family", ["gemma3", "mistral"])
 def test_a_conversation_on_sliding_layers(
     tmp_path: Path, tiny: dict[str, Path], family: str
 ) -> None:
     """Past the window by decoding: what is deposited is what a fresh prefill gives."""
     user = models.User.make(tmp_path / family)
-    user.add("tiny", tiny[family])
-    text = models.text_of(tiny[family], 290)
-    deposit(user.store, user.settings, DepositRequest("t", text=text))
-    model = registered_model(user.store, "tiny")
-    resident = Resident(
-        "desk",
-        user.store.root,
-        model,
-        identified(user.store, user.settings, model),
-        session_of(models.load(tiny[family]), schedule=None),
-        tokenizer_of(user.settings, model),
-        n_slots=1,
-        limit_bytes=64 * MIB,
-        model_bytes=0,
-    )
+    resident = sliding(user, tiny[family], 290)
     run(user, resident, "t", index=0, most=models.WINDOW + 60, prompt=" so it went on")
     with resident.turns.held(threading.Event()), Seat(resident, 0) as seat:
         settings = replace(user.settings, seat=seat)
