@@ -212,7 +212,7 @@ class Caller:
             self._keep()
         finally:
             outcome = taken.finish(b"".join(given), None if last is None else reply)
-        found = [*_told(outcome.stdout, nonce)]
+        found = [*_told(outcome.stdout, nonce)][: len(calls)]  # no call says more than one thing
         missing = Called(None, outcome.reason or "it ended before it gave an answer")
         return [*found, *[missing] * (len(calls) - len(found))]
 

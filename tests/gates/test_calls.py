@@ -361,6 +361,22 @@ def test_without_an_enclosure_a_checker_is_called_when_the_programs_harness_has_
     assert failed.answer and failed.answer.error and failed.verdict is None
 
 
+VERDICT = b"""
+import os, sys
+def solve(x):
+    harness = sys.modules['__main__']
+    with open(f'/proc/{os.getppid()}/fd/{harness.out}', 'wb', buffering=0) as out:
+        for said in (b'["value",["int","5"]]', b'["value",["bool",true]]'):
+            out.write(harness.nonce + b' 0 %d\\n' % len(said) + said)
+    return 5
+"""
+
+
+def test_a_program_without_an_enclosure_says_no_verdict_in_its_own_run() -> None:
+    found = Caller(no_enclosure(), (), Limits(wall_s=20)).call_checked(VERDICT, ADDS, [1])
+    assert found.verdict is None or found.verdict.value is not True
+
+
 @pytest.mark.parametrize("ending", ["os.kill(os.getppid(), 9)", "os.kill(-1, 9)"])
 def test_a_program_that_ends_its_enclosure_has_no_verdict(caller: Caller, ending: str) -> None:
     program = f"import os\ndef solve(x):\n    if os.fork() == 0: {ending}\n    return x + 2"
