@@ -109,9 +109,14 @@ class Log:
             raise Corrupt(f"{what}: cut short")
         origin, public = parse_verifier(text[:-1], what=what)
         note = _read(source, CHECKPOINT, MAX_CHECKPOINT_SIZE)
-        log = cls(folder, staging=staging, origin=origin, verifier=public, note=note)
-        if verifier is not None and public != verifier:
-            rekeys.follow(log, verifier)
+        try:
+            log = cls(folder, staging=staging, origin=origin, verifier=public, note=note)
+            if verifier is not None and public != verifier:
+                rekeys.follow(log, verifier)
+        except Untrusted:
+            if _read(source, VERIFIER, _MAX_VERIFIER_SIZE) == line:
+                raise
+            return cls.open(folder, staging=staging, verifier=verifier)  # a rekey came between
         return log
 
     @property

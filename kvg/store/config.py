@@ -102,6 +102,10 @@ class Config:
                 raise
             self.fault = error
 
+    def reread(self) -> None:
+        """Take up what the file says by now. Raises ``Corrupt``."""
+        self._tree = _read_tree(self.path)
+
     @staticmethod
     def top_level(path: Path) -> Tree:
         """Everything in another TOML file of the kinds that a configuration may hold."""

@@ -711,7 +711,25 @@ class Store:
         return None if limit < 0 else limit
 
     def _verifier(self) -> PublicKey:
-        """The log's key as pinned: in the configuration, and by the user's own keys."""
+        """The log's key as pinned: in the configuration, and by the user's own keys.
+
+        The two are written one after the other when the key is changed, perhaps by another process
+        since this one read the configuration: that they differ counts when neither moves.
+        """
+        seen, found = None, self._pins()
+        while found != seen:
+            public, own = found
+            if not own or public in own:
+                return public
+            self.config.reread()
+            seen, found = found, self._pins()
+        raise Untrusted(
+            f"{self.config.path}: {LOG_KEY} is not the key that {self.origin} was made with",
+            hint="the log or its configuration was swapped; restore the store from a copy",
+        )
+
+    def _pins(self) -> tuple[PublicKey, tuple[PublicKey, ...]]:
+        """The log's key in the configuration, and those among the user's own."""
         from kvg.signing.note import parse_verifier
 
         what = f"{self.config.path}: {LOG_KEY}"
@@ -721,13 +739,7 @@ class Store:
         if line is None:
             raise Corrupt(f"{what} is missing", hint=f"it is the line in {self.root}/log/verifier")
         origin, public = parse_verifier(line, what=what)
-        own = self.keyring.log_publics(origin) if self.keyring is not None else ()
-        if own and public not in own:
-            raise Untrusted(
-                f"{what} is not the key that {origin} was made with",
-                hint="the log or its configuration was swapped; restore the store from a copy",
-            )
-        return public
+        return public, self.keyring.log_publics(origin) if self.keyring is not None else ()
 
     def _read_artifact(self, digest: Digest) -> tuple[Manifest, Sequence[int]] | None:
         try:

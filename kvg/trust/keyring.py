@@ -175,20 +175,16 @@ class Keyring:
 
     def log_public(self, origin: str) -> PublicKey | None:
         """The public key of the log ``origin`` when it was made here; costs no cryptography."""
-        path = self.log_path(origin).with_suffix(".pub")
-        try:
-            return signing.parse_public(_read(path).decode("utf-8", "replace"), what=str(path))
-        except NotFound:
-            return None
+        return _read_public(self.log_path(origin).with_suffix(".pub"))
 
     def log_publics(self, origin: str) -> tuple[PublicKey, ...]:
         """The public keys by which the log ``origin``, made here, may be known: now and next."""
-        known = self.log_public(origin)
-        path = self.log_path(origin).with_suffix(NEXT).with_suffix(".pub")
-        if known is None or not path.exists():
-            return () if known is None else (known,)
-        text = _read(path).decode("utf-8", "replace")
-        return (known, signing.parse_public(text, what=str(path)))
+        path = self.log_path(origin)
+        following = _read_public(path.with_suffix(NEXT).with_suffix(".pub"))  # it becomes the other
+        known = _read_public(path.with_suffix(".pub"))
+        if known is None:
+            return ()
+        return (known,) if following is None else (known, following)
 
     def seen_checkpoint(self, origin: str) -> bytes | None:
         """The newest checkpoint of the log ``origin`` that this user has seen; None if none."""
@@ -317,6 +313,13 @@ def _read_seen(path: Path) -> bytes | None:
     try:
         with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
             return file.read(MAX_FILE_BYTES + 1)
+    except NotFound:
+        return None
+
+
+def _read_public(path: Path) -> PublicKey | None:
+    try:
+        return signing.parse_public(_read(path).decode("utf-8", "replace"), what=str(path))
     except NotFound:
         return None
 

@@ -10,8 +10,10 @@ import pytest
 from kvg import durable
 from kvg.errors import Untrusted
 from kvg.log.log import Log
-from kvg.signing.note import parse_verifier
+from kvg.log.tiles import FolderSource
+from kvg.signing.note import encode_verifier, parse_verifier
 from kvg.store import Store
+from kvg.store.rekey import rekey
 from tests.artifacts import key_of
 from tests.cli.conftest import Run, Stored
 
@@ -106,6 +108,52 @@ def test_cut_short_at_every_point(
         assert kvg("fsck").code == 0, n_points
         n_points += 1
     assert n_points > 20
+
+
+def test_a_store_that_is_open_meanwhile_goes_on(stored: Stored, kvg: Run) -> None:
+    open_long, reader = stored.store, Store.open(stored.store.root, keyring=stored.store.keyring)
+    assert open_long.refs() and reader.refs()
+    for name in ("v1", "v2"):
+        assert kvg("key", "rekey", "-q").code == 0
+        assert open_long.refs() and reader.refs()
+        open_long.set_ref(name, stored.digest)
+    assert reader.refs()["v2"] == stored.digest
+    assert kvg("verify").code == 0 and kvg("fsck").code == 0
+
+
+def test_a_key_swapped_in_the_configuration_is_seen_all_the_same(stored: Stored) -> None:
+    other = encode_verifier(stored.store.log.origin, key_of("mallory").public)
+    fresh(stored).config.set("store.log", other)
+    for store in (stored.store, fresh(stored)):
+        store._log = None
+        store.config.reread()
+        with pytest.raises(Untrusted, match="not the key"):
+            store.refs()
+
+
+def test_a_log_is_opened_while_its_key_changes(
+    stored: Stored, kvg: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two files that are read of it."""
+    from kvg.log import log as module
+
+    read, names = module._read, list[str]()
+
+    def meanwhile(source: FolderSource, name: str, limit: int) -> bytes:
+        names.append(name)
+        if names == [module.VERIFIER, module.CHECKPOINT]:
+            monkeypatch.undo()
+            other = fresh(stored)
+            rekey(other, now=1)
+            other.set_ref("v1", stored.digest)
+        return read(source, name, limit)
+
+    line = parse_verifier(stored.store.config.text("store.log") or "", what="it")[1]
+    monkeypatch.setattr(module, "_read", meanwhile)
+    root = stored.store.root
+    assert (
+        Log.open(root / "log", verifier=line, staging=root / "tmp").size == fresh(stored).log.size
+    )
 
 
 def test_a_dry_run(stored: Stored, kvg: Run) -> None:
