@@ -141,7 +141,8 @@ def is_long_sum(func: Hashable, args: Sequence[object], kwargs: Mapping[str, obj
 def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether a call of one of ``ROW_REDUCTIONS`` mixes nothing but the elements of one row.
 
-    Whole numbers and truth values have no rounding: their order does not matter. ``max`` and
+    Whole numbers and truth values have no rounding: their order does not matter, and positions and
+    masks are counted along any dimension; more than two are a row of each token. ``max`` and
     ``min`` of two tensors are element-wise. The elements of a row lie side by side: a last
     dimension of which that is not so was another one, of tokens or heads. So may be the only
     dimension of a tensor that is no weight.
@@ -149,13 +150,14 @@ def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     x = args[0] if args else kwargs.get("input")
     if not isinstance(x, torch.Tensor):
         return False
-    if not (x.is_floating_point() or x.is_complex()) or x.dim() == 0 or is_weight(x):
+    is_whole = not (x.is_floating_point() or x.is_complex())
+    if (is_whole and x.dim() < 3) or x.dim() == 0 or is_weight(x):
         return True
     rest = [item for item in args[1:] if not isinstance(item, torch.dtype)]
     if any(isinstance(item, torch.Tensor) for item in (*rest, kwargs.get("other"))):
         return True
     is_topk = "k" in kwargs or (len(rest) > 1 and not isinstance(rest[1], bool))
-    if x.dim() == 1 or (x.shape[-1] > 1 and x.stride(-1) != 1):
+    if x.dim() == 1 or not is_side_by_side(x):
         return False
     places = rest[1:] if is_topk else rest
     dim = kwargs.get("dim", places[0] if places else (-1 if is_topk else None))
@@ -163,8 +165,16 @@ def is_along_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     return all(isinstance(item, int) and item in (-1, x.dim() - 1) for item in dims)
 
 
+def is_side_by_side(x: torch.Tensor) -> bool:
+    """Whether the elements of a row lie next to each other."""
+    return x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1
+
+
 def is_norm_of_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Whether a call of one of ``ROW_NORMS`` looks at one dimension."""
+    """Whether a call of one of ``ROW_NORMS`` looks at one dimension, of elements side by side."""
+    x = args[0] if args else kwargs.get("input")
+    if not isinstance(x, torch.Tensor) or not is_side_by_side(x):
+        return False
     shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
     return isinstance(shape, Sequence | int) and (isinstance(shape, int) or len(shape) == 1)
 

@@ -39,6 +39,7 @@ from kvg.model.census import (
     is_long_sum,
     is_norm_of_rows,
     is_scaled,
+    is_side_by_side,
     is_weight,
     is_wide,
     own_operator,
@@ -206,6 +207,8 @@ class _Operators(TorchFunctionMode):
     ) -> torch.Tensor:
         """As ``functional.linear``, whose arguments have these names."""
         x, execution = input, self._execution
+        if not is_side_by_side(x):
+            raise _unknown(function_name(functional.linear), " of what is no row")
         n_in, n_out = weight.shape[1], weight.shape[0]
         shape = (n_in, n_out, bias is not None)
         if weight.dtype != execution.dtype:
@@ -281,11 +284,12 @@ def _matmul(
     added, factors = (args[0], args[1:]) if func in _SUMS else (None, args)
     if len(factors) == 2 and kwargs.keys() <= {"beta", "alpha"}:
         a, b = factors
+        is_layer = is_weight(b) and is_side_by_side(a)
         if added is None and a.dim() > 1 and a.shape[-1] == 1 and b.shape[-2] == 1:
             return torch.mul(a, b)
-        if b.dim() == 3 and a.dim() == 3 and a.shape[0] == b.shape[0] and is_weight(b):
+        if b.dim() == 3 and a.dim() == 3 and a.shape[0] == b.shape[0] and is_layer:
             return bmm(a, b) if added is None else baddbmm(added, a, b, **kwargs)
-        if b.dim() == 2 and added is None and is_weight(b):
+        if b.dim() == 2 and added is None and is_layer:
             rows = a.reshape(1, -1, a.shape[-1])
             return bmm(rows, b.unsqueeze(0)).view(*a.shape[:-1], b.shape[-1])
     shapes = " and ".join(str(tuple(part.shape)) for part in factors)

@@ -21,6 +21,8 @@ from kvg.model.loader import LoadedModel
 from kvg.model.menus import Menus
 from kvg.model.packing import Packing
 from kvg.model.planes import join_planes
+from kvg.model.probe import same_bits
+from kvg.model.spots import NO_SPOT, Spot, Spots, mixed
 from kvg.model.state import SlotState, place_page
 from kvg.model.window import check_fits
 from kvg.objects.computation import PROBE_VERSION
@@ -102,6 +104,7 @@ class Session:
         """Called before every forward pass; what it raises ends the work before it."""
         self._menus = Menus(model, engine, menu, proofs)
         self._packing = Packing(model.module, menu)
+        self._spots = Spots()
         self._report = report or SilentReport()
 
     def slot(self) -> Slot:
@@ -148,9 +151,11 @@ class Session:
         Returns logits ``[B, len(rows), vocabulary]``; rows past the end of a shorter row hold
         nothing of use. Only the invariant reference takes more than one slot. ``offsets[b]`` is
         added to the positions of row b as the model is told them: the text computed further on.
-        Raises ``Incompatible`` where keys or values overflow; the slots are then as they were.
+        Raises ``Incompatible`` where keys or values overflow, or a token computed again alone has
+        other bits; the slots are then as they were.
         """
         self.before_pass()
+        self._check_input(slots, ids)
         if len(slots) > 1 and self.engine.reference != "invariant":
             raise Incompatible("scheduled execution takes one slot at a time")
         starts = [slot.length for slot in slots]
@@ -167,10 +172,14 @@ class Session:
         )
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
         told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
+        spot = NO_SPOT if self.engine.schedule else self._spots.draw(counts, width)
         try:
-            logits = self._forward(padded, told, cache, rows)
+            logits = self._forward(padded, told, cache, [*rows, *spot.indices])
             for slot, start, n in zip(slots, starts, counts, strict=True):
                 slot.state.check_finite(start, start + n)
+            if spot.indices:
+                self._check_spot(spot, cache, padded, told, logits[spot.row, len(rows) :])
+                self._spots.passed(counts, width)
         except BaseException:
             for slot, start, n in zip(slots, starts, counts, strict=True):
                 slot.state.wipe(start, start + n)
@@ -178,7 +187,45 @@ class Session:
         for slot, start, row in zip(slots, starts, ids, strict=True):
             slot.state.length = start + len(row)
             slot.ids[start:] = row
-        return logits
+        return logits[:, : len(rows)]
+
+    def _check_input(self, slots: Sequence[Slot], ids: Sequence[Sequence[int]]) -> None:
+        """Raise ``UsageError`` for what no pass can be made of."""
+        if len({id(slot.state) for slot in slots}) < len(slots):
+            raise UsageError("a slot is in the batch twice: it holds one sequence")
+        for row in ids:
+            if not row:
+                raise UsageError("a forward pass over no tokens")
+            for token in (min(row), max(row)):
+                if not 0 <= token < self.model.vocabulary:
+                    raise UsageError(
+                        f"token id {token}: the model's are 0 to {self.model.vocabulary - 1:,}"
+                    )
+
+    def _check_spot(
+        self,
+        spot: Spot,
+        whole: BoundCache,
+        ids: Sequence[Sequence[int]],
+        told: Sequence[int],
+        logits: torch.Tensor,
+    ) -> None:
+        """Raise ``Incompatible`` unless the tokens of ``spot`` give alone what they gave in a pass.
+
+        That was the pass of the cache ``whole``: ``logits`` ``[n, vocabulary]``, keys and values.
+        """
+        state, start = whole.states[spot.row], whole.starts[spot.row]
+        at = [start + index for index in spot.indices]
+        held = [state.token(position) for position in at]
+        cache = BoundCache([state] * len(at), at, [1] * len(at), whole=False)
+        tokens = [[ids[spot.row][index]] for index in spot.indices]
+        places = [told[spot.row] + index for index in spot.indices]
+        alone = self._forward(tokens, places, cache, [0])
+        pairs = [(alone[:, 0], logits)]
+        for position, before in zip(at, held, strict=True):
+            pairs += zip(state.token(position), before, strict=True)
+        if not all(same_bits(now, then) for now, then in pairs):
+            raise mixed(self.model.module, len(ids) * len(ids[0]))
 
     def _width(self, starts: Sequence[int], counts: Sequence[int]) -> int:
         """Tokens per row of a pass: a long row alone is padded to whole tiles here, once."""
@@ -337,7 +384,8 @@ class Session:
         device = self.model.device
         tokens = torch.tensor(ids, dtype=torch.long, device=device)
         positions = torch.tensor(starts, dtype=torch.long, device=device).unsqueeze(1)
-        positions = positions + torch.arange(tokens.shape[1], device=device)
+        ends = positions + torch.tensor(cache.counts, device=device).unsqueeze(1) - 1
+        positions = torch.minimum(positions + torch.arange(tokens.shape[1], device=device), ends)
         keep = torch.tensor(list(rows) or [0], dtype=torch.long, device=device)
         with torch.inference_mode(), self._execution(cache, tokens.numel()):
             logits = self.model.forward(tokens, positions, cache, keep)

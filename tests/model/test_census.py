@@ -96,6 +96,10 @@ MIXING: dict[str, Change] = {
     "sum of sums": lambda x: x - x.sum(-1)[0].sum(),
     "dropout in training": lambda x: functional.dropout(x, 0.5, True),
     "dropout by default": lambda x: functional.dropout(x),
+    "truth of every token": lambda x: x * (x > 9).any(1, keepdim=True),
+    "a count of all": lambda x: x + (x > 9).sum(),
+    "whole numbers over tokens": lambda x: x + (x * 9).long().amax(dim=1, keepdim=True),
+    "a norm in the last place": lambda x: functional.layer_norm(x.mT, x.shape[1:2]).mT,
     "norm over tokens": lambda x: functional.layer_norm(x, x.shape[1:]),
     "mean square over tokens": lambda x: functional.rms_norm(x, normalized_shape=x.shape[1:]),
     "power by itself": lambda x: torch.pow(x.abs() + 1, x),
@@ -116,6 +120,8 @@ def test_a_product_of_what_follows_from_tokens_is_refused_by_name(tiny: dict[str
         lambda x: torch.bmm(x, x.mT) @ x,
         lambda x: torch.baddbmm(x, torch.bmm(x, x.mT), x),
         lambda x: torch.matmul(x, x.new_zeros(64, 64)),
+        lambda x: functional.linear(x.mT, FLAT[: x.shape[1], : x.shape[1]]).mT,
+        lambda x: torch.matmul(x.mT, FLAT[: x.shape[1], : x.shape[1]]).mT,
     ):
         with pytest.raises(Incompatible, match=r"operator torch\.\S+ of .*, called by LlamaMLP"):
             logits_with(tiny["llama"], change)
@@ -176,7 +182,8 @@ ROWS: dict[str, Change] = {
     "topk": lambda x: x - x.topk(2).values[..., :1],
     "topk by its dimension": lambda x: x - torch.topk(x, 2, -1).values[..., :1],
     "largest of two": lambda x: torch.max(x, -x),
-    "whole numbers": lambda x: x + (x > 9).sum(),
+    "whole numbers": lambda x: x + (x > 9).sum(-1, keepdim=True),
+    "whole numbers of a table": lambda x: x + (x[0, :, :1] > 99).sum(),
 }
 
 
