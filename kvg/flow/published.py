@@ -43,7 +43,7 @@ def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure]:
 
 def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:
     """The sums of one file; where nothing is summed up, every record stands for itself."""
-    with durable.translated(file), open(file, "rb") as source:
+    with durable.translated(file), open(file, "rb", opener=durable.plain) as source:
         data = source.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise Corrupt(f"{name}: too large for results")

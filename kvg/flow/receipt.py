@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Signer = Callable[[Checkpoint], tuple[str, PublicKey]]
     """The name and key of who must have signed a checkpoint."""
 
+_PART = r"^(?:c2sp\.org/|extra |index \d|— )"
+"""How lines begin that stand in a receipt alone."""
 _RECEIPT = r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
 MAX_TEXT_BYTES = 64 << 20
 
@@ -46,6 +48,10 @@ def check_receipts(
     found = re.findall(_RECEIPT, text, re.M)
     if not found:
         raise Corrupt("no receipt in the file", hint="kvg log REF --receipt > FILE")
+    if re.search(_PART, re.sub(_RECEIPT, "", text, flags=re.M), re.M):
+        raise Corrupt(
+            "a receipt in the file is cut or altered", hint="kvg log REF --receipt > FILE"
+        )
     signer = _own_signer(own()) if verifier is None else _given_signer(verifier)
     for number, text in enumerate(found):
         yield _check(text.encode("utf-8"), signer, f"receipt {number + 1}")

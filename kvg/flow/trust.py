@@ -85,7 +85,13 @@ def trust_revoke(
     keyid = _find_trusted(store, settings, given).keyid
     place = Revocation(keyid, origin or log.origin, log.size if size is None else size)
     trust = _change(store, settings, lambda old: _with_revocation(old, place), keys)
-    return _revoked(place, trust, settings)
+    stands = min(known.size for known in trust.revocations(keyid) if known.origin == place.origin)
+    if size is not None and stands < size:
+        raise UsageError(
+            f"{keyid[:12]}: revoked from entry {stands:,} of {place.origin} already",
+            hint="a revocation is never taken back, nor moved further on",
+        )
+    return _revoked(replace(place, size=stands), trust, settings)
 
 
 def _with_revocation(trust: TrustFile, place: Revocation) -> TrustFile:

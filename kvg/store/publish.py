@@ -61,10 +61,12 @@ def publish(
     store: Store, changes: Sequence[Entry | RefMove], *, now: int, key: PrivateKey | None
 ) -> Published:
     """See ``Store.publish``."""
+    from kvg.store import trusted
     from kvg.store.rekey import finish
 
     with store.lock.exclusive():
         finish(store)
+        trusted.finish(store)
         log = store.log
         entries = store.index.query(lambda tables: tuple(_entries(store, tables, changes, now)))
         if not entries:

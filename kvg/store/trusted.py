@@ -60,6 +60,24 @@ def _checked(data: bytes, what: str) -> TrustFile:
     return trust
 
 
+def stale_version(store: Store) -> int | None:
+    """The version that ``trust.json`` is of, where that is an older one than the log names; None
+    where it is not. Whose writing was cut has left the one before."""
+    data = read_file(store)
+    digest = None if data is None else sha256(data)
+    older = {known: version for version, known in store.trust_versions()[:-1]}
+    return older.get(digest) if digest is not None else None
+
+
+def finish(store: Store) -> None:
+    """Write ``trust.json`` as the log names it, where it is an older one. To be called under the
+    lock."""
+    if stale_version(store) is not None:
+        newest = store.trust_versions()[-1][1]
+        data = bytes(store.objects.read(newest, what="trust file"))
+        durable.replace(store.root / FILE, [data], staging=store.staging)
+
+
 def logged_trust(store: Store) -> TrustFile:
     """The newest version that the log names, whatever ``trust.json`` is like; version 0 when there
     is none. Raises ``Corrupt``, ``Untrusted``."""

@@ -259,7 +259,8 @@ def check_succession(old: TrustFile, new: TrustFile, *, what: str = "trust.json"
         return
     if new.version != old.version + 1 or new.bootstrap != old.bootstrap:
         raise Untrusted(f"{what}: version {new.version} does not follow {old.version}")
-    if not set(_revoked(old)) <= set(_revoked(new)):
+    sizes = _revoked(new)
+    if any(sizes.get(place, size + 1) > size for place, size in _revoked(old).items()):
         raise Untrusted(f"{what}: version {new.version} takes back a revocation")
     for trust in (old, new):
         _check_signed(new, trust, what=what)
@@ -296,8 +297,13 @@ def _check_signed(new: TrustFile, by: TrustFile, *, what: str) -> None:
         )
 
 
-def _revoked(trust: TrustFile) -> tuple[tuple[str, str], ...]:
-    return tuple((item.keyid, item.origin) for item in trust.revoked)
+def _revoked(trust: TrustFile) -> dict[tuple[str, str], int]:
+    """From where on each key is revoked in each log."""
+    found: dict[tuple[str, str], int] = {}
+    for item in trust.revoked:
+        place = (item.keyid, item.origin)
+        found[place] = min(item.size, found.get(place, item.size))
+    return found
 
 
 def _signed_by(trust: TrustFile, keys: Iterable[PublicKey]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
@@ -179,31 +180,42 @@ def check_trust(store: Store) -> Iterator[Finding]:
         check_versions(store)
         _ = store.trust
     yield from notes.findings
-    yield from _missing_trust(store)
+    yield from _stale_trust(store)
 
 
-def _missing_trust(store: Store) -> Iterator[Finding]:
-    """The trust file, if it is gone: the log has it, so that nothing else would tell.
+def _stale_trust(store: Store) -> Iterator[Finding]:
+    """The trust file, if it is gone, or an older one: what counts is what the log has, so that
+    nothing else would tell.
 
-    A first version that the log ends with may be one whose writing was cut.
+    A version that the log ends with may be one whose writing was cut.
     """
-    if (store.root / TRUST).exists():
-        return
+    from kvg.store.trusted import stale_version
+
     try:
-        versions, log = store.trust_versions(), store.log
-        is_cut = len(versions) == 1 and _ends_with_trust(log)
+        versions, log, stale = store.trust_versions(), store.log, stale_version(store)
+        is_there = os.path.lexists(store.root / TRUST)
+        is_last = bool(versions) and _ends_with_trust(log)
     except (Corrupt, Incompatible, NotFound, Untrusted):
-        return  # which the check of the log tells
-    if versions and not is_cut:
-        text = f"{TRUST}: missing; the log knows version {versions[-1][0]}"
-        yield Finding(Corrupt.code, Corrupt.kind, TRUST, text, "kvg fsck --repair")
+        return  # which the check of the log, or of the file, tells
+    if not versions or (stale is None and is_there):
+        return
+    before = versions[-2][0] if len(versions) > 1 else None
+    if is_last and stale == before:
+        return
+    what = "missing" if stale is None else f"is version {stale}"
+    text = f"{TRUST}: {what}; the log knows version {versions[-1][0]}"
+    yield Finding(Corrupt.code, Corrupt.kind, TRUST, text, "kvg fsck --repair")
 
 
 def _ends_with_trust(log: Log) -> bool:
-    from kvg.log.entry import TrustEntry, parse_entry
+    """Whether the last change was one of trust: its file's version, and what that revokes."""
+    from kvg.log.entry import RevokeEntry, TrustEntry, parse_entry
 
-    last = next(iter(log.read(log.size - 1)))
-    return isinstance(parse_entry(last, what="log"), TrustEntry)
+    for index in range(log.size - 1, -1, -1):
+        entry = parse_entry(next(iter(log.read(index))), what="log")
+        if not isinstance(entry, RevokeEntry):
+            return isinstance(entry, TrustEntry)
+    return False
 
 
 def check_config(store: Store) -> Iterator[Finding]:

@@ -379,6 +379,10 @@ def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: 
     assert kvg("audit", "--results", "none.jsonl").code == 3
     Path("empty").mkdir()
     assert kvg("audit", "--results", "empty").code == 3
+    os.mkfifo("empty/pipe.jsonl")
+    for place in ("empty", "empty/pipe.jsonl"):
+        done = kvg("audit", "--results", place)
+        assert done.code == 5 and "plain file" in done.err
 
 
 @pytest.mark.parametrize(

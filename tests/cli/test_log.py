@@ -48,6 +48,20 @@ def test_receipts_are_checked_elsewhere(
     assert kvg("log", "--check", str(one), "--verifier", other).code == 7
 
 
+def test_a_file_with_a_receipt_that_is_cut_or_altered(
+    stored: Stored, kvg: Run, tmp_path: Path
+) -> None:
+    """What is whole in it is not taken for all of it."""
+    proof = tmp_path / "proof"
+    text = kvg("log", "demo", "--receipt").out
+    second = text.rindex("c2sp.org/tlog-proof@v1")
+    altered = text[:second] + text[second:].replace("@v1", "@v2", 1)
+    for spoilt in (altered, *(text[:end] for end in range(second + 12, len(text) - 1, 97))):
+        proof.write_text(spoilt)
+        done = kvg("log", "--check", str(proof))
+        assert done.code == 5 and "cut or altered" in done.err, spoilt[second:]
+
+
 def test_a_receipt_that_proves_nothing(stored: Stored, kvg: Run, tmp_path: Path) -> None:
     from kvg.signing.note import encode_verifier
 

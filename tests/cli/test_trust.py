@@ -65,7 +65,9 @@ def test_revocation_keeps_the_past(stored: Stored, kvg: Run, keys: list[str], ho
     assert late.code == 6 and "is revoked" in late.out
     assert kvg("verify", "demo").code == 0
     again = kvg("trust", "revoke", "first", "--json").record
-    assert again["version"] == done["version"]  # a revocation is not moved to later
+    assert again == done  # a revocation is not moved to later
+    later = kvg("trust", "revoke", "first", "--size", "9999")
+    assert later.code == 2 and f"from entry {done['size']}" in later.err
     listed = kvg("trust", "list", "--json").records
     assert [item["size"] for item in listed if item["type"] == "revocation"] == [done["size"]]
     assert "revoked from entry" in kvg("trust", "list").out

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from kvg.trust import (
     parse_trust,
     sign_trust,
 )
-from kvg.trust.policy import check_signed
+from kvg.trust.policy import check_signed, is_succession
 from tests.artifacts import key_of
 
 ALICE, BOB, CAROL = (key_of(name) for name in ("alice", "bob", "carol"))
@@ -129,6 +130,12 @@ def test_a_revocation_is_not_taken_back() -> None:
     forged = TrustFile(old.version + 1, old.bootstrap, old.keys, old.thresholds)
     with pytest.raises(Untrusted, match="takes back"):
         check_succession(old, sign_trust(forged, [ALICE, BOB]))
+    (place,) = old.revoked
+    for size, is_legal in ((place.size + 1, False), (place.size - 1, True)):
+        moved = replace(
+            old, version=old.version + 1, revoked=(replace(place, size=size),), signatures=()
+        )
+        assert is_succession(old, sign_trust(moved, [ALICE, BOB])) == is_legal
 
 
 def test_versions_follow_one_another() -> None:

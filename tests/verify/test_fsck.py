@@ -11,6 +11,7 @@ from kvg.digest import Digest, hex_of, sha256
 from kvg.signing.cosignature import encode_witness
 from kvg.store import Store
 from kvg.store.rekey import rekey
+from kvg.trust import DEPOSITOR, sign_trust
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, Repaired, fsck
 from tests import artifacts as a
@@ -257,6 +258,29 @@ def test_a_trust_file_that_is_gone_is_named_and_put_back(tmp_path: Path) -> None
     _, repaired, _ = look(store, repair=True)
     assert [item.action for item in repaired] == ["restored from the log"]
     assert path.read_bytes() == signed and look(store)[0] == []
+
+
+def test_an_older_trust_file_is_named_and_put_right(tmp_path: Path) -> None:
+    """What counts is the log's; but who swapped it for one before a revocation is told of."""
+    store, made, _ = two(tmp_path)
+    path = store.root / "trust.json"
+    versions = [path.read_bytes()]
+    for name in ("bob", "carol"):
+        more = store.trust.with_key(a.key_of(name).public, [DEPOSITOR])
+        store.set_trust(sign_trust(more, [a.key_of("alice")]))
+        versions.append(path.read_bytes())
+    path.write_bytes(versions[1])
+    assert look(store)[0] == []  # as a change leaves it that was cut before the file
+    store.set_ref("other", made.digest)
+    assert path.read_bytes() == versions[2]  # which the next writer ends
+    for old in versions[:2]:
+        path.write_bytes(old)
+        findings, _, _ = look(store)
+        assert [(f.object, f.code) for f in findings] == [("trust.json", 5)]
+        assert "the log knows version 3" in findings[0].message
+        _, repaired, _ = look(store, repair=True)
+        assert [item.action for item in repaired] == ["moved", "restored from the log"]
+        assert path.read_bytes() == versions[2] and look(store)[0] == []
 
 
 def test_a_first_trust_file_that_was_never_written_is_no_fault(tmp_path: Path) -> None:
