@@ -207,13 +207,14 @@ class Log:
     def cosigned(self) -> bytes:
         """The newest checkpoint that witnesses cosigned; empty when none did.
 
-        It is signed by the log and this log extends it. Raises ``Corrupt``, ``Untrusted``.
+        It is signed by the key that the log had at its size, and this log extends it. Raises
+        ``Corrupt``, ``Untrusted``.
         """
         data = self._source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
         if data is None:
             return b""
         what = f"log {self.folder}/{COSIGNED}"
-        found = open_checkpoint(data, origin=self.origin, verifier=self.verifier, what=what)
+        found = rekeys.open_then(self, data, what=what)
         if not self.is_extension_of(found.size, found.root):
             raise Untrusted(f"{what}: not a checkpoint of this log", hint="kvg fsck")
         return data
@@ -226,7 +227,7 @@ class Log:
         """
         self.refresh()
         what = f"log {self.folder}: cosigned checkpoint"
-        found = open_checkpoint(note, origin=self.origin, verifier=self.verifier, what=what)
+        found = rekeys.open_then(self, note, what=what)
         if not self.is_extension_of(found.size, found.root):
             raise Untrusted(f"{what}: size {found.size} is not of this log")
         is_present = found == self._checkpoint
@@ -274,8 +275,6 @@ class Log:
         if new is None:
             return
         line = encode_verifier(self.origin, new) + "\n"
-        if (self.folder / COSIGNED).exists():
-            durable.remove(self.folder / COSIGNED)  # under the old key; a witness signs again
         durable.replace(self.folder / VERIFIER, [line.encode("utf-8")], staging=self._staging)
         self.verifier = new
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from kvg.errors import Corrupt, Incompatible, Untrusted
 from kvg.frozen import frozen
-from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, Checkpoint, parse_checkpoint
+from kvg.log.checkpoint import (
+    MAX_CHECKPOINT_SIZE,
+    Checkpoint,
+    open_checkpoint,
+    parse_checkpoint,
+)
 from kvg.log.entry import RekeyEntry, parse_entry
 from kvg.signing.note import encode_verifier, is_note_signed, parse_note, parse_verifier
 
@@ -61,6 +66,15 @@ def key_at(log: Log, size: int) -> PublicKey:
             hint="give the verifier line that it had then: --verifier LINE",
         )
     return known
+
+
+def open_then(log: Log, note: bytes, *, what: str) -> Checkpoint:
+    """The checkpoint ``note``, signed by the key of ``log`` that was in force at its size.
+
+    Whether ``log`` extends it is another question. Raises ``Corrupt``, ``Untrusted``.
+    """
+    size = parse_checkpoint(note, what=what).size
+    return open_checkpoint(note, origin=log.origin, verifier=key_at(log, size), what=what)
 
 
 def _first_key(log: Log) -> PublicKey | None:

@@ -267,11 +267,11 @@ def _read(path: Path) -> bytes:
 
 
 def _cosigned_size(log: Log, note: bytes) -> int:
-    """The size of the checkpoint ``note`` of ``log``, under its present key; -1 if it is none."""
-    from kvg.log.checkpoint import open_checkpoint
+    """The size of the checkpoint ``note`` of ``log``, by its key of then; -1 if it is none."""
+    from kvg.log.rekey import open_then
 
     try:
-        said = open_checkpoint(note, origin=log.origin, verifier=log.verifier, what=log.origin)
+        said = open_then(log, note, what=log.origin)
     except (Corrupt, Untrusted):
         return -1
     return said.size if log.is_extension_of(said.size, said.root) else -1

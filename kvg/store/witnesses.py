@@ -112,15 +112,16 @@ def _lost(store: Store, log: Log, kept: bytes) -> Iterator[Corrupt | Untrusted]:
 
 def lost(log: Log, kept: bytes, seen: bytes | None, *, hint: str) -> Iterator[Corrupt | Untrusted]:
     """That what witnesses said of ``log`` was ``seen``, and that ``kept``, empty for nothing, is
-    neither that nor newer. A change of the log's key lays down what was said before.
+    neither that nor newer.
     """
-    from kvg.log.checkpoint import open_checkpoint, parse_checkpoint
+    from kvg.log.checkpoint import parse_checkpoint
     from kvg.log.log import COSIGNED
+    from kvg.log.rekey import open_then
     from kvg.signing.note import parse_note
 
     what = f"log {log.folder}/{COSIGNED}"
     try:
-        said = open_checkpoint(seen or b"", origin=log.origin, verifier=log.verifier, what=what)
+        said = open_then(log, seen or b"", what=what)
     except (Corrupt, Untrusted):
         return
     by = ", ".join(cosigners(log, parse_note(seen or b"", what=what)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Untrusted
+from kvg.log.checkpoint import sign_checkpoint
 from kvg.signing.cosignature import Witness, cosign, encode_witness
 from kvg.signing.note import encode_signature, encode_verifier, parse_note
 from kvg.store import Store
@@ -111,6 +112,27 @@ def test_a_witness_cosigns(stored: Stored, kvg: Run, tmp_path: Path) -> None:
     whole.write_bytes(shown.out.encode() + cosignature(shown.out))  # an older one changes nothing
     (witness,) = kvg("log", "--cosigned", str(whole), "--json").record["witnesses"]
     assert witness["size"] == stored.store.log.size
+
+
+def test_a_witness_cosigned_before_a_change_of_key(
+    stored: Stored, kvg: Run, tmp_path: Path
+) -> None:
+    """What the key of then signed counts, taken up before it or after."""
+    note, size = stored.store.log.note.decode(), stored.store.log.size
+    key = stored.store.log_key()
+    paper = tmp_path / "paper"
+    paper.write_bytes(note.encode() + cosignature(note))
+    assert kvg("key", "rekey", "-q").code == 0
+    who = ("--witness", encode_witness(WITNESS))
+    assert kvg("log", "--cosigned", str(paper), *who).code == 0
+    assert kvg("key", "rekey", "-q").code == 0
+    (witness,) = kvg("log", "--checkpoint", "--json").record["witnesses"]
+    assert witness["size"] == size and kvg("fsck").code == 0
+    assert "nobody cosigned" not in kvg("audit").out
+    late = Store.open(stored.store.root).log.checkpoint
+    forged = sign_checkpoint(late, key)  # by a key that was replaced
+    paper.write_bytes(forged + cosignature(forged.decode()))
+    assert kvg("log", "--cosigned", str(paper)).code == 6
 
 
 def test_the_newer_word_of_a_witness_is_kept(stored: Stored, kvg: Run, tmp_path: Path) -> None:

@@ -338,10 +338,14 @@ def test_what_witnesses_said_is_missed(tmp_path: Path) -> None:
     assert look(store)[0] == []
 
 
-def test_a_change_of_key_lays_down_what_witnesses_said(tmp_path: Path) -> None:
+def test_what_witnesses_said_outlives_a_change_of_key(tmp_path: Path) -> None:
     store, _, _ = two(tmp_path)
     cosigned(store.log)
     store.config.set("store.witnesses", (encode_witness(WITNESS),))
     assert look(store)[0] == []
+    path, said = store.root / "log" / "cosigned", store.log.cosigned
     rekey(store, now=a.NOW)
-    assert not (store.root / "log" / "cosigned").exists() and look(store)[0] == []
+    assert path.read_bytes() == said == store.log.cosigned and look(store)[0] == []
+    path.unlink()
+    (found,) = look(store)[0]
+    assert found.object == "log/cosigned" and "missing" in found.message
