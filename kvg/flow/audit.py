@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, is_digest, parse_digest, short
 from kvg.errors import Untrusted
 from kvg.flow.attested import attested
+from kvg.flow.checkpoint import unheard
 from kvg.flow.freshness import stale_now
 from kvg.flow.ground import Ground, ground_of, told
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
@@ -27,6 +28,7 @@ from kvg.verify.judgement import required_gates
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.flow.records.stores import Cosignature
     from kvg.flow.remains import Remains
     from kvg.flow.settings import Settings
     from kvg.objects.manifest import Manifest
@@ -50,6 +52,8 @@ UNWITNESSED = (
     "The log is kept by its own owner and nobody cosigned it: it proves nothing against "
     "that owner. kvg log --cosigned takes up a witness's word."
 )
+NONE_SEEN = "none was given, or it was removed before one was seen here."
+NEWEST_KEPT = "of the checkpoints that were cosigned the newest alone is kept, of size {size:,}."
 MEASURED = "Published figures are shown as they were written; nothing was measured again."
 ELSEWHERE = (
     "Times are what the writers' clocks said; only the order of the log is proved.",
@@ -307,21 +311,20 @@ def _unchecked(
                 "trust.json can't be relied on: keys are shown as of version "
                 f"{ground.trust.version}, the newest that the log names."
             )
-        if not ground.witnesses and all(fault.object != ABOUT_COSIGNED for fault in faults):
-            yield from _unwitnessed(store)
+        if all(fault.object != ABOUT_COSIGNED for fault in faults):
+            yield from _unwitnessed(store, ground.witnesses)
     if has_results:
         yield MEASURED
     yield from ELSEWHERE
 
 
-def _unwitnessed(store: Store) -> Iterator[str]:
-    yield UNWITNESSED
-    named = told(lambda: configured(store), None)
-    if named:
-        yield (
-            f"store.witnesses names {', '.join(witness.name for witness in named)}, and there "
-            "is no word of theirs: none was given, or it was removed before one was seen here."
-        )
+def _unwitnessed(store: Store, said: Sequence[Cosignature]) -> Iterator[str]:
+    if not said:
+        yield UNWITNESSED
+    silent = unheard(told(lambda: configured(store), ()), said)
+    if silent:
+        why = NEWEST_KEPT.format(size=said[0].size) if said else NONE_SEEN
+        yield f"store.witnesses names {', '.join(silent)}, and there is no word of theirs: {why}"
 
 
 def _unsaid(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[str]:

@@ -29,14 +29,15 @@ def checkpoint(store: Store) -> LogCheckpoint:
     """
     from kvg.signing.note import encode_verifier
 
-    log = store.log
+    log, said = store.log, cosignatures(store)
     return LogCheckpoint(
         origin=log.origin,
         size=log.size,
         root=log.root.hex(),
         verifier=encode_verifier(log.origin, log.verifier),
         note=log.note.decode("utf-8"),
-        witnesses=cosignatures(store),
+        witnesses=said,
+        silent=unheard(configured(store), said),
     )
 
 
@@ -141,6 +142,14 @@ def cosignatures(store: Store) -> tuple[Cosignature, ...]:
     size = parse_checkpoint(data, what="cosigned checkpoint").size
     note = parse_note(data, what="cosigned checkpoint")
     return tuple(_each(note, witnesses, size))
+
+
+def unheard(witnesses: Sequence[Witness], said: Sequence[Cosignature]) -> tuple[str, ...]:
+    """The names of those ``witnesses`` that none of the words ``said`` is by."""
+    from kvg.signing.cosignature import encode_witness
+
+    heard = {item.verifier for item in said}
+    return tuple(item.name for item in witnesses if encode_witness(item) not in heard)
 
 
 def _each(note: Note, witnesses: Sequence[Witness], size: int) -> list[Cosignature]:

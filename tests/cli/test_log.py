@@ -176,6 +176,23 @@ def test_the_newer_word_of_a_witness_is_kept(stored: Stored, kvg: Run, tmp_path:
     assert "by its own clock" in (tmp_path / "a.html").read_text()
 
 
+def test_whose_word_is_not_on_the_newest_size_is_said(
+    stored: Stored, kvg: Run, tmp_path: Path
+) -> None:
+    other, paper = Witness("second.example", key_of("second").public), tmp_path / "paper"
+    paper.write_bytes(cosignature(kvg("log", "--checkpoint").out))
+    who = encode_witness(WITNESS)
+    assert kvg("log", "--cosigned", str(paper), "--witness", who, "--json").record["silent"] == []
+    kvg("tag", "later", "demo")
+    note = parse_note(kvg("log", "--checkpoint").out.encode(), what="it").text
+    paper.write_bytes(encode_signature(cosign(note, other.name, key_of("second"), time=1)))
+    done = kvg("log", "--cosigned", str(paper), "--witness", encode_witness(other), "--json")
+    assert done.record["silent"] == [WITNESS.name]
+    assert f"no word of {WITNESS.name}" in kvg("log", "--checkpoint").err
+    told = " ".join(kvg("audit", "--json").record["unchecked"])
+    assert f"names {WITNESS.name}, and" in told and "nobody cosigned" not in told
+
+
 def test_an_option_that_would_change_nothing_is_refused(
     stored: Stored, kvg: Run, tmp_path: Path
 ) -> None:

@@ -71,7 +71,10 @@ class Cosignature(Record):
 
 @frozen
 class LogCheckpoint(Record):
-    """What the log signed last. ``root`` is in hex; ``note`` is the signed note itself."""
+    """What the log signed last. ``root`` is in hex; ``note`` is the signed note itself.
+
+    ``silent`` names the witnesses of ``store.witnesses`` whose word is not among ``witnesses``.
+    """
 
     type: ClassVar[str] = "checkpoint"
     origin: str
@@ -80,6 +83,7 @@ class LogCheckpoint(Record):
     verifier: str
     note: str
     witnesses: tuple[Cosignature, ...]
+    silent: tuple[str, ...]
 
 
 @frozen
