@@ -88,6 +88,22 @@ def open_to_group(path: Path) -> None:
             os.chmod(path, wanted)
 
 
+def give_to_group(path: Path, folder: Path) -> None:
+    """Give ``path`` to the group of ``folder``, where this user owns it. Raises ``KvgError``."""
+    with translated(path):
+        found, group = os.stat(path, follow_symlinks=False), os.stat(folder).st_gid
+        if found.st_gid == group or found.st_uid != os.geteuid():
+            return
+        step("chown", path)
+        try:
+            os.chown(path, -1, group)
+        except PermissionError:
+            raise KvgError(
+                f"{path}: can't be given to group {group}, that of {folder}",
+                hint=f"only a member of it can do that; or chgrp {folder} to a group of yours",
+            ) from None
+
+
 @contextmanager
 def translated(path: Path | str) -> Iterator[None]:
     """Turn an ``OSError`` inside into one kvg error that names ``path``."""

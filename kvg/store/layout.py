@@ -67,7 +67,7 @@ def check_no_link(folder: str) -> None:
 def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
     """Make what a store has; the format line comes last, so that half a store is none.
 
-    ``shared``: the group may read and write all of it.
+    ``shared``: the folder's group may read and write all of it.
     """
     from kvg.log.log import Log
     from kvg.signing.note import encode_verifier, parse_verifier
@@ -75,6 +75,8 @@ def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
 
     if shared:
         durable.share(root)
+        durable.make_dir(root)
+        _give(root, _group_folder(root))
     staging = root / "tmp"
     for folder in (root, root / "objects", root / "peers", staging):
         durable.make_dir(folder)
@@ -99,14 +101,28 @@ def make(root: Path, keyring: Keyring, *, shared: bool = False) -> None:
 
 
 def share(root: Path, config: Config) -> None:
-    """Let the group read and write a store that is there already, from now on and all of it."""
+    """Let the folder's group read and write a store that is there already, from now on and all of
+    it."""
     durable.share(root)
-    config.set(SHARED_KEY, GROUP)
+    folder = _group_folder(root)
+    _give(root, folder)
+    if config.get(SHARED_KEY) != GROUP:
+        config.set(SHARED_KEY, GROUP)
     for parent, _, names in os.walk(root):
-        durable.open_to_group(Path(parent))
+        _give(Path(parent), folder)
         for name in names:
             if not os.path.islink(os.path.join(parent, name)):
-                durable.open_to_group(Path(parent, name))
+                _give(Path(parent, name), folder)
+
+
+def _group_folder(root: Path) -> Path:
+    """The folder whose group is that of the store ``root``, when it is shared."""
+    return root.parent if root.name == FOLDER else root
+
+
+def _give(path: Path, folder: Path) -> None:
+    durable.give_to_group(path, folder)
+    durable.open_to_group(path)  # after it: a change of group may take the mark that hands it down
 
 
 def check_not_bereft(root: Path) -> None:

@@ -139,10 +139,11 @@ class Store:
         lets the group of the folder read and write it, also one that is there already.
         """
         root = path if bare else path / FOLDER
-        if not has_format(root):
+        is_new = not has_format(root)
+        if is_new:
             make(root, keyring, shared=shared)
         store = Store.open(root, lock_wait=lock_wait, keyring=keyring, report=report)
-        if shared and not store.is_shared:
+        if shared and not is_new:
             share(root, store.config)
         return store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kvg import durable
+from kvg.errors import KvgError
 from kvg.store import Store
 from kvg.store.quota import QUOTA_KEY
 from kvg.verify import verify_artifact
@@ -126,3 +128,35 @@ def test_field_s22_another_of_the_group_reads_and_writes() -> None:
         a.deposit(store, a.key_of("alice"), ids=range(10), ref="ours")
         assert as_other("read", folder) == 0
         assert closed_to_the_group(store.root) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to any group")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_field_s22_a_shared_store_is_of_its_folders_group(tmp_path: Path, is_there: bool) -> None:
+    """Whatever the group of who makes it, and whether or not the folder hands its group down."""
+    folder = tmp_path / "s"
+    folder.mkdir()
+    os.chown(folder, -1, GROUP)
+    folder.chmod(0o775)
+    if is_there:
+        used(folder, shared=False)
+    store = used(folder, shared=True)
+    paths = [store.root, *store.root.rglob("*")]
+    assert len(paths) > 10 and {path.lstat().st_gid for path in paths} == {GROUP}
+    assert closed_to_the_group(store.root) == []
+    os.chown(store.root / "config.toml", -1, GROUP + 1)
+    Store.init(folder, keyring=a.make_keyring(folder), shared=True)  # again puts it right
+    assert (store.root / "config.toml").stat().st_gid == GROUP
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_a_group_that_one_is_not_of_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, owner: int, group: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    os.chown(tmp_path, -1, GROUP)
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(KvgError, match=f"group {GROUP}"):
+        Store.init(tmp_path, keyring=a.make_keyring(tmp_path), shared=True)
