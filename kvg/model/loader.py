@@ -34,6 +34,8 @@ from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
 
 KNOWN_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
+LEAST_HEAD = 2
+"""Numbers in a head's keys and values."""
 PROBED_TOKENS = (3, 1)
 """Several and one: a model may take another way for a single token."""
 LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
@@ -225,6 +227,11 @@ def probe_layers(
         )
         for index, (kv_heads, k_dim, v_dim, dtype) in sorted(cache.shapes.items())
     )
+    if any(min(layer.k_dim, layer.v_dim) < LEAST_HEAD for layer in layers):
+        raise Incompatible(
+            f"{what}: heads of fewer than {LEAST_HEAD} numbers: their products have no order that "
+            "could be compared"
+        )
     return layers, tuple(dict.fromkeys(execution.shapes.values()))
 
 

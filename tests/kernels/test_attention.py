@@ -141,6 +141,26 @@ def test_a_lone_tile_has_the_bits_it_has_beside_others(dtype: torch.dtype, v_dim
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, *DTYPES])
+@pytest.mark.parametrize("has_sinks", [False, True])
+def test_one_key_head_with_a_cap_or_sinks_is_the_same_with_any_threads(
+    made: Made, dtype: torch.dtype, has_sinks: bool
+) -> None:
+    spec = AttentionSpec(scale=20**-0.5, softcap=None if has_sinks else 30.0)
+    sinks = made(5, dtype=dtype) if has_sinks else None
+    shape = AttentionShape(5, 1, 20, 20, spec, has_sinks)
+    before = torch.get_num_threads()
+    try:
+        for query, keys, values in attention_inputs(shape, dtype, n_tokens=16, n_blocks=2):
+            found = []
+            for n_threads in (1, 2, 3, 5):
+                torch.set_num_threads(n_threads)
+                found.append(attention(query, keys, values, 256, spec, sinks=sinks))
+            assert all(torch.equal(out, found[0]) for out in found)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_where_the_query_lies_changes_no_bit(

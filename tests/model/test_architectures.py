@@ -180,6 +180,15 @@ def test_what_is_not_attention_is_refused_by_name(name: str) -> None:
     assert name in said or "the model asks its cache" in said
 
 
+@pytest.mark.parametrize("attention", ["kvg_invariant", "sdpa"])
+def test_heads_of_one_number_are_refused_by_name(attention: str) -> None:
+    config = _made("OPT", hidden_size=4, ffn_dim=96, word_embed_proj_dim=4)()
+    with torch.random.fork_rng(devices=[]):
+        module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with pytest.raises(Incompatible, match="m: heads of fewer than 2 numbers"):
+        session_of(adopt_model(module, device="cpu", attention=attention, what="m"), schedule=None)
+
+
 DIFF_LLAMA = _made("DiffLlama", head_dim=16)
 """Splits its values between its cache and its attention: the attention is of none that are kept."""
 

@@ -252,9 +252,15 @@ def _in_float32(
     ``[n_tiles, 1, R, L]``, sinks ``[G * repeat]``; result ``[n_tiles, G, R, Dv]``.
     """
     out = []
+    groups = keys.shape[0]
+    n_items = max(groups, _items(1, groups))
     wide_keys, wide_values = keys.float().transpose(1, 2).contiguous(), values.float().contiguous()
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(a.expand(n_items, -1, -1), b.expand(n_items, -1, -1))[:groups]
+
     for tile, hidden in zip(rows, mask, strict=True):
-        scores = torch.bmm(tile.float(), wide_keys) * spec.scale
+        scores = product(tile.float(), wide_keys) * spec.scale
         if spec.softcap is not None:
             scores = pointwise(torch.tanh, scores / spec.softcap) * spec.softcap
         scores = scores + hidden.float()
@@ -268,7 +274,7 @@ def _in_float32(
         total = weights.sum(-1, keepdim=True)
         if extra is not None:
             total = total + pointwise(torch.exp, extra - top)
-        out.append(torch.bmm(weights, wide_values) / total)
+        out.append(product(weights, wide_values) / total)
     return torch.stack(out).to(rows.dtype)
 
 

@@ -35,8 +35,13 @@ class PackedWeight:
     pointer: int
 
     def is_of(self, weight: torch.Tensor) -> bool:
-        """Whether ``weight`` was neither written to since nor given other memory."""
-        return _version(weight) == self.version and weight.data_ptr() == self.pointer
+        """Whether ``weight`` was given no other memory since, and no write to it was counted.
+
+        What is written through its ``data`` is not counted. Never true of a tensor of inference
+        mode, for which nothing is.
+        """
+        is_counted = not weight.is_inference() and weight._version == self.version
+        return is_counted and weight.data_ptr() == self.pointer
 
 
 def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
@@ -88,5 +93,5 @@ def packed_linear(
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """Goes up with every change in place; a tensor of inference mode has none."""
+    """Goes up with changes in place; a tensor of inference mode has none."""
     return -1 if tensor.is_inference() else tensor._version
