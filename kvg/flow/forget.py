@@ -99,7 +99,12 @@ def _forget(store: Store, settings: Settings, digest: Digest) -> Iterator[Record
         return
     traces = _to_look_for(store, plan)
     keep_wanted(store, digest, _marks(traces))
-    done = remove_for_good(store, plan, now=int(time.time()))
+    try:
+        done = remove_for_good(store, plan, now=int(time.time()))
+    except KvgError:
+        if digest not in store.forgotten():  # it stands: nothing of it is to be looked for
+            keep_wanted(store, digest, ())
+        raise
     searched, hits = _search(store, settings, traces)
     unknown = [] if done.is_known else [*_unknown(store, digest)]
     proof = [*_judged(store, digest, hits), *_faults(store, settings)]

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 def reindex(store: Store) -> Reindexed:
     """Rebuild the index from the files. Raises ``Corrupt``, ``Untrusted``, ``NoSpace``."""
+    from kvg.verify.check import artifacts_there
+
     entries = store.reindex()
     return Reindexed(
         entries=entries,
         refs=len(store.refs()),
-        artifacts=len(store.artifacts()),
+        artifacts=len(artifacts_there(store)),
         objects=sum(1 for _ in store.objects.all()),
     )

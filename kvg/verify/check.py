@@ -140,6 +140,18 @@ def methods_among(store: Store, digests: Iterable[Digest]) -> frozenset[Digest]:
     return unnamed & store.methods() if unnamed else unnamed
 
 
+def artifacts_there(store: Store) -> frozenset[Digest]:
+    """Every artifact that a ref or a pin keeps, and each of which all is there; no methods.
+
+    Raises ``Corrupt``, ``Untrusted`` when the log can't be read.
+    """
+    from kvg.store.closure import idle_pins
+
+    whole = (digest for digest in store.artifacts() if store.is_complete(digest))
+    there = frozenset((*store.refs().values(), *store.pins(), *whole))
+    return there - methods_among(store, store.methods()) - idle_pins(store)
+
+
 def _standing(store: Store) -> Iterator[tuple[str | None, Digest]]:
     """Every ref, then every method; none when the log can't be read, a finding of its own."""
     refs = _refs(store)

@@ -32,7 +32,14 @@ from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
 from kvg.verify.artifact_check import PageCheck, check_ids, check_manifest
-from kvg.verify.check import TRUST, check_config, check_log, check_trust, methods_among
+from kvg.verify.check import (
+    TRUST,
+    artifacts_there,
+    check_config,
+    check_log,
+    check_trust,
+    methods_among,
+)
 from kvg.verify.findings import Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
@@ -301,12 +308,10 @@ def _artifacts(
     files and attestations."""
     named = {digest: name for name, digest in sorted(store.refs().items(), reverse=True)}
     methods = methods_among(store, store.methods())
-    unnamed = {digest for digest in store.artifacts() if store.is_complete(digest)}
-    idle = idle_pins(store)
-    for digest in sorted(idle):
+    for digest in sorted(idle_pins(store)):
         tally.faults += 1
         yield _idle_pin(digest)
-    for digest in sorted({*named, *store.pins(), *unnamed} - methods - idle):
+    for digest in sorted(artifacts_there(store)):
         tally.artifacts += 1
         yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
     for digest in sorted(methods):

@@ -24,6 +24,14 @@ def test_gc(stored: Stored, kvg: Run) -> None:
     assert kvg("gc", "--json").record["objects"] == 0
 
 
+def test_reindex_counts_what_fsck_does(stored: Stored, kvg: Run) -> None:
+    deposit(stored.store, key_of("other"), ref="longer", ids=range(5, 40))
+    assert kvg("reindex", "--json").record["artifacts"] == 2
+    assert kvg("rm", "demo").code == 0 and kvg("gc").code == 0
+    assert kvg("reindex", "--json").record["artifacts"] == 1
+    assert kvg("fsck", "--json").record["artifacts"] == 1
+
+
 def test_fsck(stored: Stored, kvg: Run) -> None:
     good = kvg("fsck")
     assert good.code == 0 and "no faults" in good.out
@@ -93,6 +101,18 @@ def test_forget(stored: Stored, kvg: Run) -> None:
     assert kvg("forget", "demo").code == 3
     assert kvg("tag", "back", stored.digest).code != 0
     assert "forget" in kvg("log").out
+
+
+def test_a_forget_that_is_refused_leaves_nothing_to_look_for(
+    stored: Stored, kvg: Run, home: Path
+) -> None:
+    (key,) = (home / ".local/share/kvg/keys/logs").glob("*.pem")
+    key.rename(home / "away")
+    refused = kvg("forget", "demo")
+    assert refused.code == 3 and "no key for the log" in refused.err
+    assert not list((stored.store.root / "forgotten").glob("*")) and kvg("verify").code == 0
+    (home / "away").rename(key)
+    assert kvg("forget", "demo").code == 0
 
 
 def damage(stored: Stored, digest: str) -> None:
