@@ -176,12 +176,15 @@ def test_forget_looks_again_for_what_it_found(stored: Stored, kvg: Run) -> None:
 
 def test_forget_lists_what_stays(stored: Stored, kvg: Run) -> None:
     longer = deposit(stored.store, key_of("other"), ref="longer", ids=range(5, 40))
+    planned = kvg("forget", "demo", "--dry-run", "--json").records[-1]
     done = kvg("forget", "demo", "--json")
     assert done.code == 0, done.out
     kinds = {item["kind"] for item in done.records[:-1]}
     assert kinds == {"object", "copy"}
     assert all(item["users"] == ["longer"] for item in done.records[:-1])
-    assert done.records[-1]["remaining"] == len(done.records) - 1
+    said = done.records[-1]
+    assert said["remaining"] + said["copies"] == len(done.records) - 1 and said["copies"]
+    assert (planned["remaining"], planned["copies"]) == (said["remaining"], None)
     assert stored.store.objects.has(longer.digest)
     deposit(stored.store, key_of("other"), ref="third", ids=range(50, 60))
     text = kvg("forget", "third")

@@ -119,6 +119,8 @@ def forgotten(record: Forgotten, view: View) -> Iterator[str]:
         told = "; not known what it held"
     if record.remaining:
         told += f"; {count(record.remaining, 'object')} shared with others"
+    if record.copies:
+        told += f"; the same bytes in {count(record.copies, 'object')} of others"
     yield (
         f"{word}: {brief(record.digest)}{names}  {count(record.objects, 'object')}, "
         f"{size(record.bytes)}{told}\n"

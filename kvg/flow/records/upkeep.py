@@ -133,6 +133,8 @@ class Remaining(Record):
 class Forgotten(Record):
     """An artifact that was removed for good, or in a dry run would be.
 
+    ``remaining`` of its objects stay, since others need them; ``copies`` are the objects of others
+    that hold some of the same bytes, None where nothing was searched.
     ``searched_bytes`` were searched for ``traces`` of it; ``found`` is in how many files some was
     left that nothing needs. ``faults`` are those of the fsck after it; None where none was made.
     ``known`` is False when it can't be told what it held, so that some may be left.
@@ -144,6 +146,7 @@ class Forgotten(Record):
     objects: int
     bytes: int
     remaining: int
+    copies: int | None
     log_index: int | None
     traces: int
     searched_bytes: int
