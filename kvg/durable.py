@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from kvg.digest import Buffer
-from kvg.errors import Corrupt, KvgError, NoSpace, NotFound, UsageError
+from kvg.errors import Corrupt, KvgError, NoSpace, NotFound, Unreadable, UsageError
 from kvg.parallel import in_order
 
 if TYPE_CHECKING:
@@ -120,13 +120,13 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise NotFound(f"{path}: no such file") from None
     if isinstance(error, PermissionError):
-        raise KvgError(f"{path}: permission denied", hint=f"check who owns {path}") from None
+        raise Unreadable(f"{path}: permission denied", hint=f"check who owns {path}") from None
     if error.errno == errno.EROFS:
         raise KvgError(
             f"{path}: read-only file system",
             hint="mount it for writing, or work on a copy in another place",
         ) from None
-    raise KvgError(f"{path}: {error.strerror or error}") from None
+    raise Unreadable(f"{path}: {error.strerror or error}") from None
 
 
 def check_target(path: Path, *, option: str) -> None:

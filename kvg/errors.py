@@ -25,6 +25,10 @@ class KvgError(Exception):
         self.hint = hint
 
 
+class Unreadable(KvgError):
+    """A file that the disk, or who owns it, does not give: nothing is known of what is in it."""
+
+
 class UsageError(KvgError):
     code = 2
     kind = "usage"

@@ -163,7 +163,8 @@ def _change(
     change: Callable[[TrustFile], TrustFile],
     names: Sequence[str],
 ) -> TrustFile:
-    """The trust file after ``change``, signed as the old version and the new ask for.
+    """The trust file after ``change``, signed as the old version and the new ask for. Where another
+    has changed it meanwhile, that is what is changed.
 
     Nothing is signed or written when the change makes no difference, nor in a dry run.
     """
@@ -171,10 +172,12 @@ def _change(
         return change(store.trust)
     if not store.trust.version:
         signing_key(settings, store, names[0] if names else None)
-    old = store.trust
-    new = change(old)
-    if new != old:
-        store.set_trust(_signed(settings, store, old, new, names))
+    while (new := change(old := store.trust)) != old:
+        signed = _signed(settings, store, old, new, names)
+        with store.lock.exclusive():
+            if store.trust == old:
+                store.set_trust(signed)
+                break
     return store.trust
 
 

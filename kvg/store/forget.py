@@ -186,12 +186,12 @@ def remove_for_good(store: Store, plan: Plan, *, now: int) -> Removed:
         published = store.publish(list(_entries(store, plan, now)), now=now)
         tombstones = [i for i, entry in published.entries if isinstance(entry, ForgetEntry)]
         size = store.objects.remove_all([item for item in plan.objects if item != plan.digest])
-        size += store.objects.remove_all([plan.digest])
+        size += store.objects.remove_all([item for item in plan.objects if item == plan.digest])
         size += _remove_aside(store, plan.aside)
         if (store.root / SEARCH).is_dir():
             durable.remove_tree(store.root / SEARCH)  # it holds text; what is left is found again
         sweep_temporaries(store)
-        if plan.is_known:
+        if plan.is_known and all(WRITER not in kept.users for kept in plan.kept):
             _note_removed(store, plan.digest)
         store.reserve.fill()
     index = tombstones[0] if tombstones else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, raw_of, sha256_bytes, short
-from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store import refs as folded
 from kvg.store import tables as t
@@ -566,7 +566,7 @@ class Store:
         but the manifest's."""
         try:
             manifest = self.manifest(digest)
-        except (Corrupt, Incompatible):
+        except (Corrupt, Incompatible, Unreadable):
             return False
         needed = {manifest.tokens.digest}
         if not self.is_partial:
@@ -746,7 +746,7 @@ class Store:
         try:
             manifest = self.manifest(digest)
             return manifest, self.ids(manifest, what=short(digest))
-        except (Corrupt, Incompatible):
+        except (Corrupt, Incompatible, Unreadable):
             return None
 
     def _read_claim(self, envelope: Digest) -> FamilyClaim | Rejection | None:
@@ -760,7 +760,7 @@ class Store:
             raw = self.objects.read(envelope, what=what, limit=MANIFEST_LIMIT_BYTES)
             payload = parse_envelope(bytes(raw), what=what).payload
             said = parse_statement(payload, what=what).predicate
-        except (Corrupt, Incompatible):
+        except (Corrupt, Incompatible, Unreadable):
             return None
         if isinstance(said, Provenance):
             return None if said.family is None else FamilyClaim(said.family, is_method=False)

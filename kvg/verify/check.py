@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.layout import CONFIG_FILE
 from kvg.verify.artifact_check import ArtifactBegun, ArtifactCheck, ArtifactRequest
@@ -179,7 +179,7 @@ def check_log(store: Store) -> Iterator[Finding]:
             yield finding_of(fault, name)
         if not unwitnessed:
             remember(store)
-    except (Corrupt, Incompatible, NotFound, Untrusted) as error:
+    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted) as error:
         yield finding_of(error, "log")
 
 
@@ -207,7 +207,7 @@ def _stale_trust(store: Store) -> Iterator[Finding]:
         versions, log, stale = store.trust_versions(), store.log, stale_version(store)
         is_there = os.path.lexists(store.root / TRUST)
         is_last = bool(versions) and _ends_with_trust(log)
-    except (Corrupt, Incompatible, NotFound, Untrusted):
+    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted):
         return  # which the check of the log, or of the file, tells
     if not versions or (stale is None and is_there):
         return

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from kvg.digest import Digest
-from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 
 
@@ -47,7 +47,7 @@ class Notes:
         except (Corrupt, Incompatible, NotFound, Untrusted) as error:
             self.findings.append(finding_of(error, name))
         except KvgError as error:
-            if type(error) is not KvgError:
+            if type(error) not in (KvgError, Unreadable):
                 raise
             self.findings.append(finding_of(error, name))  # what the disk or its owner refuses
 

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg import durable
 from kvg.digest import Digest, hex_of, raw_of, sha256, short
-from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
 from kvg.store.layout import FORGOTTEN, LOST_FOUND
@@ -58,7 +60,7 @@ _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _KEY_HINT = (
     "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
 )
-_UNREADABLE = (Corrupt, Incompatible, NotFound, Untrusted)
+_UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
 
 
 @frozen
@@ -296,7 +298,11 @@ def _wanted(store: Store) -> Iterator[Finding]:
 
 def _index_findings(store: Store) -> Iterator[Finding]:
     try:
-        yield from (_index_finding(text) for text in store.index.differences())
+        differing = [*store.index.differences()]
+        if differing:  # objects may have come or gone between the looks at them
+            with _at_rest(store):
+                differing = [*store.index.differences()]
+        yield from map(_index_finding, differing)
     except _UNREADABLE as error:
         yield finding_of(error, INDEX)
 
@@ -317,10 +323,16 @@ def _artifacts(
     for digest in sorted(methods):
         tally.methods += 1
         yield from _method(store, digest, tally, threads)
-    for subject, envelope in store.logged_envelopes():
-        yield from _object(store, envelope, f"attestation of {short(subject)}", tally, threads)
+    for logged in store.logged_envelopes():
+        what, needed = f"attestation of {short(logged[0])}", partial(_is_logged, store, logged)
+        yield from _object(store, logged[1], what, tally, threads, needed)
     for version, digest in store.trust_versions():
-        yield from _object(store, digest, f"trust file, version {version}", tally, threads)
+        what = f"trust file, version {version}"
+        yield from _object(store, digest, what, tally, threads, lambda: True)
+
+
+def _is_logged(store: Store, logged: tuple[Digest, Digest]) -> bool:
+    return logged in store.logged_envelopes()
 
 
 def _idle_pin(digest: Digest) -> Finding:
@@ -352,7 +364,31 @@ def _artifact(
                     how.check(page, threads=threads)
                     notes.saw(page.digest, page.size)
                 advance(1)
+    if notes.findings:
+        _pass_over_what_was_taken(store, digest, notes)
     yield from tally.told(notes)
+
+
+def _pass_over_what_was_taken(store: Store, digest: Digest, notes: Notes) -> None:
+    """Of an artifact that no name and no pin keeps any more, what is gone is no fault: ``gc`` or
+    ``forget`` took it meanwhile."""
+    with _at_rest(store):
+        if digest in store.refs().values() or digest in store.pins():
+            return
+        notes.findings = [
+            item
+            for item in notes.findings
+            if os.path.lexists(store.objects.stored_path(Digest(item.object)))
+        ]
+
+
+@contextmanager
+def _at_rest(store: Store) -> Iterator[None]:
+    """Run the body while nobody else changes the store, where that can be had."""
+    with ExitStack() as stack:
+        with suppress(KvgError):
+            stack.enter_context(store.lock.exclusive())
+        yield
 
 
 def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterator[Finding]:
@@ -362,16 +398,25 @@ def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterat
         return
     what, notes = method_name(digest), Notes()
     method = check_document(store, digest, what, notes)
+    if notes.findings:
+        with _at_rest(store):
+            if digest not in store.methods():
+                return  # it was forgotten meanwhile
     yield from tally.told(notes)
     for name, part in needed_by(store, digest, method):
-        yield from _object(store, part, f"{what}: {name}", tally, threads)
+        needed = partial(_is_method, store, digest)
+        yield from _object(store, part, f"{what}: {name}", tally, threads, needed)
+
+
+def _is_method(store: Store, digest: Digest) -> bool:
+    return digest in store.methods()
 
 
 def _objects(
     store: Store, tally: _Tally, threads: int, advance: Callable[[int], None]
 ) -> Iterator[Finding]:
     for digest in store.objects.all():
-        yield from _object(store, digest, short(digest), tally, threads, is_needed=False)
+        yield from _object(store, digest, short(digest), tally, threads, lambda: False)
         advance(1)
 
 
@@ -381,17 +426,20 @@ def _object(
     what: str,
     tally: _Tally,
     threads: int,
-    *,
-    is_needed: bool = True,
+    is_needed: Callable[[], bool],
 ) -> Iterator[Finding]:
-    """Its fault, if it has one; that it is gone is none unless it ``is_needed``: gc takes it."""
+    """Its fault, if it has one; that it is gone is none unless it ``is_needed`` then: gc takes it,
+    or forget."""
     if not tally.is_new(digest):
         return
     notes = Notes()
     with notes.noting(digest):
         notes.saw(digest, store.objects.read(digest, what=what, threads=threads).nbytes)
-    if is_needed or os.path.lexists(store.objects.stored_path(digest)):
-        yield from tally.told(notes)
+    if notes.findings and not os.path.lexists(store.objects.stored_path(digest)):
+        with _at_rest(store):
+            if not is_needed():
+                return
+    yield from tally.told(notes)
 
 
 def _strays(store: Store) -> Iterator[Path]:

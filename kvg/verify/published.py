@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest
-from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.remote import layout
 from kvg.verify.findings import Finding
 
@@ -78,7 +78,7 @@ class Published:
         except _REFUSED as error:
             yield Finding(error.code, error.kind, name, error.message, _HINT)
         except KvgError as error:
-            if type(error) is not KvgError:
+            if type(error) not in (KvgError, Unreadable):
                 raise
             yield Finding(error.code, error.kind, name, error.message, error.hint)
 

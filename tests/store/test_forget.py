@@ -122,6 +122,33 @@ def test_what_a_running_writer_needs_stays(tmp_path: Path) -> None:
     assert sweep(store).objects == 1
 
 
+@pytest.mark.parametrize("is_published", [True, False])
+def test_what_a_deposit_has_put_meanwhile_stays_until_that_ends(
+    tmp_path: Path, is_published: bool
+) -> None:
+    """It is not called gone while it is there, and who deposits it anew is not undone."""
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key)
+    content = made.manifest.tokens.digest
+    with store.pending() as pending:
+        digest, _ = a.put_all(pending, range(5, 32))
+        assert digest == made.digest
+        plan = plan_forget(store, made.digest)
+        assert (made.digest, ("a running command",)) in [(k.digest, k.users) for k in plan.kept]
+        remove_for_good(store, plan, now=a.NOW)
+        assert store.objects.has(made.digest) and store.objects.has(content)
+        if is_published:
+            payload = encode_provenance(digest, a.provenance())
+            envelope = pending.put(sign_envelope(payload, [key])).digest
+            store.record(digest, [envelope], refs=[RefMove("anew", digest)], now=a.NOW)
+    if is_published:
+        assert clean(store) and verify_artifact(store, store.ref("anew") or digest)
+        return
+    assert next(item for item in fsck(store) if hasattr(item, "unfinished")).unfinished == 1
+    forget(store, made.digest)
+    assert not store.objects.has(made.digest) and not store.objects.has(content)
+
+
 def test_it_can_be_deposited_again(tmp_path: Path) -> None:
     store, _ = a.make_store(tmp_path)
     digest = with_source(store, "r", range(20))

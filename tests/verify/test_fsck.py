@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -349,3 +350,44 @@ def test_what_witnesses_said_outlives_a_change_of_key(tmp_path: Path) -> None:
     path.unlink()
     (found,) = look(store)[0]
     assert found.object == "log/cosigned" and "missing" in found.message
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """The disk no longer gives what is in ``path``."""
+    wanted = path.stat()
+    for name in ("read", "pread", "readv", "preadv"):
+        given = getattr(os, name)
+
+        def read(fd: int, *more: object, given: Callable[..., object] = given) -> object:
+            if os.path.samestat(os.fstat(fd), wanted):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return given(fd, *more)
+
+        monkeypatch.setattr(os, name, read)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "attestation", "manifest"])
+def test_an_object_that_the_disk_refuses_is_named_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Also where the index is lost, which is folded from such objects."""
+    store, one, other = two(tmp_path)
+    digests = {
+        "tokens": one.manifest.tokens.digest,
+        "attestation": store.attestations(one.digest)[0].envelope,
+        "manifest": one.digest,
+    }
+    store.close()
+    refusing(monkeypatch, store.objects.stored_path(digests[kind]))
+    for is_lost in (False, True):
+        if is_lost:
+            shutil.rmtree(store.root / "index.lmdb")
+        findings, _, summary = look(store)
+        assert any("Input/output error" in item.message for item in findings), findings
+        assert summary.artifacts >= 1
+        assert store.refs() == {"one": one.digest, "two": other.digest}
+        store.close()
+    store.reindex()
+    monkeypatch.undo()
+    store.reindex()
+    assert look(store)[0] == []
