@@ -351,7 +351,9 @@ def _unsaid(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[str]
     if missing:
         names = ", ".join(short(digest) for digest in missing[:5])
         yield f"Statements point at {len(missing)} that this store does not have: {names}."
-    unnamed = [item for item in artifacts if not item.refs and not item.is_method]
+    pinned = store.pins()
+    nameless = [item for item in artifacts if not item.refs and not item.is_method]
+    unnamed = [item for item in nameless if item.digest not in pinned]
     if unnamed:
         yield (
             f"{len(unnamed)} artifacts have no name; their bytes were not read here, and gc may "

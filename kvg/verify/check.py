@@ -153,11 +153,22 @@ def artifacts_there(store: Store) -> frozenset[Digest]:
 
 
 def _standing(store: Store) -> Iterator[tuple[str | None, Digest]]:
-    """Every ref, then every method; none when the log can't be read, a finding of its own."""
+    """Every ref, every other artifact that is pinned, then every method; none when the log can't be
+    read, a finding of its own."""
     refs = _refs(store)
     yield from refs
     with suppress(Corrupt, Incompatible, Untrusted):
+        yield from ((None, digest) for digest in sorted(_pinned(store)))
         yield from ((None, digest) for digest in sorted(store.methods()))
+
+
+def _pinned(store: Store) -> frozenset[Digest]:
+    """The artifacts that are pinned."""
+    if not store.pins():
+        return frozenset()
+    from kvg.store.closure import idle_pins
+
+    return store.pins() - store.methods() - idle_pins(store)
 
 
 def _refs(store: Store) -> Sequence[tuple[str, Digest]]:

@@ -225,3 +225,15 @@ def test_a_source_that_is_gone_is_named(tmp_path: Path) -> None:
     findings = [item for item in check_store(store) if isinstance(item, Finding)]
     assert [item.code for item in findings] == [5]
     assert findings[0].object == sha256(a.SOURCE)
+
+
+def test_what_a_pin_alone_keeps_is_checked_too(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    made = a.deposit(store, key, ref="one", ids=range(20))
+    store.set_pin(made.digest, True)
+    store.set_pin(made.manifest.tokens.digest, True)  # which is no artifact
+    store.set_ref("one", None)
+    assert findings(store) == [] and summary(store).artifacts == 1
+    page = made.manifest.pages[0].digest
+    spoil(store.objects.stored_path(page), -1)
+    assert [item.object for item in findings(store)] == [page]
