@@ -56,6 +56,9 @@ LOCK = "lock"
 FOLDERS = ("objects", "tmp")
 """Folders that a store has even when there is nothing in them."""
 
+PENDING = "tmp/pending"
+"""Where running writers say what they need."""
+
 _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _KEY_HINT = (
     "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
@@ -102,6 +105,7 @@ class _Tally:
         self.artifacts = 0
         self.methods = 0
         self.faults = 0
+        self.repaired = 0
         self._seen = seen
         self.bad: list[Digest] = []
 
@@ -136,8 +140,37 @@ def fsck(
     object that was looked at. Raises ``Conflict`` when the lock that a repair needs is not had.
     Memory grows with what the log names, by a few bytes for each other object.
     """
+    stopping = [name for name in (*FOLDERS, PENDING) if _is_no_folder(store, name)]
+    for name in stopping:
+        yield _no_folder(name)
+        if repair:
+            yield Repaired(name, "moved", _replace_by_folder(store, name))
+    if stopping and not repair:
+        yield FsckSummary(0, 0, 0, 0, None, 0, len(stopping), 0)
+        return
     with scratch(store.staging) as room:
-        yield from _fsck(store, _Tally(Seen(room)), repair, refetch, threads, advance)
+        tally = _Tally(Seen(room))
+        tally.faults = tally.repaired = len(stopping)
+        yield from _fsck(store, tally, repair, refetch, threads, advance)
+
+
+def _is_no_folder(store: Store, name: str) -> bool:
+    """Whether something that is no folder lies where one belongs; a link is told as such."""
+    path = store.root / name
+    return os.path.lexists(path) and not path.is_symlink() and not path.is_dir()
+
+
+def _no_folder(name: str) -> Finding:
+    text = f"{name}: no folder, which belongs there"
+    return Finding(Corrupt.code, Corrupt.kind, name, text, "kvg fsck --repair")
+
+
+def _replace_by_folder(store: Store, name: str) -> str:
+    """Move away what lies there, and make the folder; returns where it lies now."""
+    path = store.root / name
+    moved = set_aside(store, path)
+    durable.make_dir(path)
+    return moved
 
 
 def _fsck(
@@ -148,7 +181,7 @@ def _fsck(
     threads: int,
     advance: Callable[[int], None],
 ) -> Iterator[Finding | Repaired | FsckSummary]:
-    repaired = 0
+    repaired = tally.repaired
     folders = [name for name in FOLDERS if not (store.root / name).exists()]
     index = [*_index_structure(store)]
     if index:
@@ -446,8 +479,8 @@ def _strays(store: Store) -> Iterator[Path]:
     """What is no part of a store: names in ``objects`` that are no digests, any link in the root,
     and elsewhere what is neither a file nor a folder."""
     yield from store.objects.strays()
-    folders = ("forgotten", "peers", "reserve", "tmp")
-    yield from (path for path in map(store.root.joinpath, folders) if path.is_file())
+    folders = ("forgotten", "peers", "reserve", LOST_FOUND)
+    yield from (store.root / name for name in folders if _is_no_folder(store, name))
     yield from (path for path in [store.root / "usage"] if path.is_dir())
     yield from _not_plain(store.root, (store.objects.folder, store.root / LOST_FOUND))
     for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
@@ -472,6 +505,8 @@ def _not_plain(folder: Path, apart: tuple[Path, ...]) -> Iterator[Path]:
 def _stray_finding(store: Store, path: Path) -> Finding:
     name = str(path.relative_to(store.root))
     kind = "a link" if path.is_symlink() else "not a plain file"
+    if path.is_file() and not path.is_symlink():
+        kind = "no folder, which belongs there"
     if path.is_relative_to(store.objects.folder) and kind != "a link":
         kind = "no object"
     hint = "kvg fsck --repair" if _is_movable(store, path) else _LINK_HINT
@@ -554,6 +589,9 @@ def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
 
 def _moved_aside(store: Store, path: Path, label: str) -> str:
     folder, number = store.root / LOST_FOUND, 0
+    if path == folder:
+        path = store.root / f"{LOST_FOUND}.moving"
+        durable.move(folder, path)
     durable.make_dir(folder)
     while os.path.lexists(folder / f"{label}.{number}"):
         number += 1

@@ -79,7 +79,7 @@ def test_every_deposit_proves_itself(user: models.User, kvg: Kvg) -> None:
         None,
     ]
     for gate in said:
-        assert f"test-result {gate} signed by" in kvg("show", "a").out
+        assert f"test-result {gate} PASSED signed by" in kvg("show", "a").out
     assert kvg("verify", "a", "--require", "witness").code == 0
     assert kvg("verify", "a", "--require", "test").code == 6
 

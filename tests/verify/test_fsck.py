@@ -391,3 +391,26 @@ def test_an_object_that_the_disk_refuses_is_named_and_stops_nothing(
     monkeypatch.undo()
     store.reindex()
     assert look(store)[0] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["tmp", "tmp/pending", "objects", "lost-found", "peers", "forgotten", "reserve"]
+)
+def test_what_is_no_folder_where_one_belongs_is_named_and_moved(tmp_path: Path, name: str) -> None:
+    store, _, _ = two(tmp_path)
+    store.close()
+    path, aside = store.root / name, tmp_path / "aside"
+    if path.is_dir():
+        shutil.move(path, aside)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("what nobody put there")
+    findings, _, _ = look(store)
+    assert (findings[0].object, findings[0].code) == (name, 5)
+    assert "no folder" in findings[0].message
+    _, repaired, _ = look(store, repair=True)
+    moved = store.root / str(repaired[0].moved_to)
+    assert repaired[0].object == name and moved.read_text() == "what nobody put there"
+    if name == "objects":
+        shutil.rmtree(path)
+        shutil.move(aside, path)
+    assert look(store)[0] == []

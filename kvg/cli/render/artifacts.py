@@ -45,8 +45,9 @@ def artifact(record: Artifact, view: View) -> Iterator[str]:
 def attestation(record: Attestation, view: View) -> Iterator[str]:
     who = ", ".join(keyid[:6] for keyid in record.signers) or "nobody known"
     trusted = "trusted" if record.trusted else view.terminal.out("not trusted", "yellow")
-    gate = printable(f" {record.detail['gate']}") if "gate" in record.detail else ""
-    yield f"{record.kind}{gate} signed by {who}, {trusted}, log entry {record.log_index}\n"
+    said = (str(record.detail[name]) for name in ("gate", "result") if name in record.detail)
+    what = printable(" ".join((record.kind, *said)))
+    yield f"{what} signed by {who}, {trusted}, log entry {record.log_index}\n"
     if view.verbose:
         for name, value in record.detail.items():
             yield f"  {name}: {printable(_short(value))}\n"
