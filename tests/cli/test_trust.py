@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Untrusted
+from kvg.flow import trust as trusting
 from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
-from kvg.trust import Keyring
+from kvg.trust import Keyring, TrustFile
 from kvg.verify import verify_artifact
 from tests.artifacts import attest, deposit, key_of
 from tests.cli.conftest import Run, Stored
@@ -51,6 +52,23 @@ def test_what_a_removed_key_signed_counts_no_more(
     assert kvg("trust", "remove", "first").code == 0
     refused = kvg("verify", "demo")
     assert refused.code == 6 and "0 of 1 trusted depositors" in refused.out
+
+
+def test_a_change_beside_another_is_made_of_what_that_left(
+    stored: Stored, kvg: Run, keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign, beside = trusting._signed, ["verifier"]
+
+    def signed(*given: object) -> TrustFile:
+        made = sign(*given)  # type: ignore[arg-type]
+        for role in [beside.pop()] if beside else []:
+            assert kvg("trust", "add", "second", "--role", role).code == 0
+        return made
+
+    monkeypatch.setattr(trusting, "_signed", signed)
+    assert kvg("trust", "threshold", "verifier=1").code == 0
+    trust = stored.store.trust
+    assert trust.version == 3 and trust.threshold("verifier") == 1 and len(trust.keys) == 2
 
 
 def test_revocation_keeps_the_past(stored: Stored, kvg: Run, keys: list[str], home: Path) -> None:
