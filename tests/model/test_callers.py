@@ -253,7 +253,7 @@ def test_a_thread_that_fails_disturbs_no_other(tiny: dict[str, Path]) -> None:
         if args[0].shape[:2] == (1, 1):
             raise IndexError
 
-    session.model.module.model.layers[1].mlp.register_forward_pre_hook(fail)
+    failing = session.model.module.model.layers[1].mlp.register_forward_pre_hook(fail)
 
     def call(number: int) -> Digest | None:
         if number % 2:
@@ -262,8 +262,11 @@ def test_a_thread_that_fails_disturbs_no_other(tiny: dict[str, Path]) -> None:
             return None
         return tensor_digest(session.run(session.slot(), ids, [119])[0])
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(call, range(8))) == [expected, None] * 4
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(call, range(8))) == [expected, None] * 4
+    finally:
+        failing.remove()
 
 
 def test_threads_that_came_after_a_session_was_opened_change_no_bit() -> None:
