@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvg.model import opening, packing
+from kvg.model.loader import load_model
 from kvg.model.packing import SHORT_PASSES
 from kvg.model.session import Session
 from kvg_kernels.linear import can_pack
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def session(tiny: dict[str, Path]) -> Session:
-    return opening.session_of(models.load(tiny["llama"], "BF16"), schedule=None)
+    """Of a model of its own, whose weights are changed here."""
+    model = load_model(tiny["llama"], dtype="BF16", device="cpu", attention="kvg_invariant")
+    return opening.session_of(model, schedule=None)
 
 
 def decoded(session: Session) -> list[torch.Tensor]:
