@@ -19,13 +19,12 @@ rebuilt; nothing is deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from kvg import durable
-from kvg.digest import Digest, hex_of, raw_of, sha256, short
+from kvg.digest import Digest, raw_of, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
@@ -35,7 +34,6 @@ from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
 from kvg.verify.artifact_check import PageCheck, check_ids, check_manifest
 from kvg.verify.check import (
-    TRUST,
     artifacts_there,
     check_config,
     check_log,
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
 
 INDEX = "index.lmdb"
 LOCK = "lock"
+UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
 FOLDERS = ("objects", "tmp")
 """Folders that a store has even when there is nothing in them."""
 
@@ -63,7 +62,6 @@ _LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _KEY_HINT = (
     "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
 )
-_UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
 
 
 @frozen
@@ -144,7 +142,9 @@ def fsck(
     for name in stopping:
         yield _no_folder(name)
         if repair:
-            yield Repaired(name, "moved", _replace_by_folder(store, name))
+            from kvg.verify.repairs import replace_by_folder
+
+            yield Repaired(name, "moved", replace_by_folder(store, name))
     if stopping and not repair:
         yield FsckSummary(0, 0, 0, 0, None, 0, len(stopping), 0)
         return
@@ -163,14 +163,6 @@ def _is_no_folder(store: Store, name: str) -> bool:
 def _no_folder(name: str) -> Finding:
     text = f"{name}: no folder, which belongs there"
     return Finding(Corrupt.code, Corrupt.kind, name, text, "kvg fsck --repair")
-
-
-def _replace_by_folder(store: Store, name: str) -> str:
-    """Move away what lies there, and make the folder; returns where it lies now."""
-    path = store.root / name
-    moved = set_aside(store, path)
-    durable.make_dir(path)
-    return moved
 
 
 def _fsck(
@@ -204,13 +196,15 @@ def _fsck(
         yield from _artifacts(store, tally, threads, advance)
     for name, digest in pushed.named.items():
         tally.artifacts += 1
-        yield from _artifact(store, digest, name, tally, threads, advance)
+        yield from _artifact(store, digest, name, tally, threads, advance, lambda: True)
     yield from _objects(store, tally, threads, advance)
     strays = [*_strays(store)]
     yield from (_stray_finding(store, path) for path in strays)
     tally.faults += len(strays)
     if repair:
-        for done in (*_repair_folders(store, folders), *_repair_lock(store)):
+        from kvg.verify.repairs import repair_folders, repair_lock, repairs, set_aside
+
+        for done in (*repair_folders(store, folders), *repair_lock(store)):
             repaired += 1
             yield done
         for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
@@ -218,7 +212,9 @@ def _fsck(
                 repaired += 1
                 yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = is_readable and bool(index or differing)
-        for done in _repairs(store, tally, strays, refetch, rebuild=needs_index, trust=trust):
+        for done in repairs(
+            store, tally.bad, strays, refetch, rebuild=needs_index, trust=bool(trust)
+        ):
             repaired += 1
             yield done
     yield FsckSummary(
@@ -240,7 +236,7 @@ def _is_readable(store: Store) -> bool:
         store.index.query(lambda tables: None)
         for _ in store.log.read():
             pass
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
     return True
 
@@ -254,7 +250,7 @@ def _log_key(store: Store) -> Iterator[Finding]:
     keyring = store.keyring
     try:
         log = store.log
-    except _UNREADABLE:
+    except UNREADABLE:
         return  # which the check of the log tells
     if keyring is None or not is_key_name(log.origin):
         return
@@ -265,7 +261,7 @@ def _log_key(store: Store) -> Iterator[Finding]:
         if keyring.log_key(log.origin, log.verifier).public == log.verifier:
             return
         text = f"{path}: not the key of log {log.origin}"
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         text = error.message
     yield Finding(Corrupt.code, Corrupt.kind, str(path), text, _KEY_HINT)
 
@@ -285,7 +281,7 @@ def _lost_peers(store: Store, *, is_whole: bool) -> Iterator[Finding]:
         for origin, size in seen:
             yield told(f"peers/{origin}", f"missing; it was seen here at size {size}")
         refs = unexplained(store) if is_whole and not seen else ()
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         yield finding_of(error, "peers")
         return
     if refs:
@@ -309,7 +305,7 @@ def _rolled_back(store: Store) -> Iterator[Finding]:
     state = store.index.recorded()
     try:
         log = store.log
-    except _UNREADABLE:
+    except UNREADABLE:
         return  # which the check of the log tells
     if state is not None and state.origin == log.origin and state.size > log.size:
         yield Finding(
@@ -336,7 +332,7 @@ def _index_findings(store: Store) -> Iterator[Finding]:
             with _at_rest(store):
                 differing = [*store.index.differences()]
         yield from map(_index_finding, differing)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         yield finding_of(error, INDEX)
 
 
@@ -352,7 +348,8 @@ def _artifacts(
         yield _idle_pin(digest)
     for digest in sorted(artifacts_there(store)):
         tally.artifacts += 1
-        yield from _artifact(store, digest, named.get(digest), tally, threads, advance)
+        kept = partial(_is_kept, store, digest)
+        yield from _artifact(store, digest, named.get(digest), tally, threads, advance, kept)
     for digest in sorted(methods):
         tally.methods += 1
         yield from _method(store, digest, tally, threads)
@@ -380,6 +377,7 @@ def _artifact(
     tally: _Tally,
     threads: int,
     advance: Callable[[int], None],
+    is_kept: Callable[[], bool],
 ) -> Iterator[Finding]:
     if not tally.is_new(digest):
         return
@@ -398,21 +396,26 @@ def _artifact(
                     notes.saw(page.digest, page.size)
                 advance(1)
     if notes.findings:
-        _pass_over_what_was_taken(store, digest, notes)
+        _pass_over_what_was_taken(store, notes, is_kept)
     yield from tally.told(notes)
 
 
-def _pass_over_what_was_taken(store: Store, digest: Digest, notes: Notes) -> None:
-    """Of an artifact that no name and no pin keeps any more, what is gone is no fault: ``gc`` or
-    ``forget`` took it meanwhile."""
+def _pass_over_what_was_taken(store: Store, notes: Notes, is_kept: Callable[[], bool]) -> None:
+    """Of an artifact that nothing keeps any more, what is gone is no fault: ``gc`` or ``forget``
+    took it meanwhile."""
     with _at_rest(store):
-        if digest in store.refs().values() or digest in store.pins():
+        if is_kept():
             return
         notes.findings = [
             item
             for item in notes.findings
             if os.path.lexists(store.objects.stored_path(Digest(item.object)))
         ]
+
+
+def _is_kept(store: Store, digest: Digest) -> bool:
+    """Whether a name or a pin keeps the artifact."""
+    return digest in store.refs().values() or digest in store.pins()
 
 
 @contextmanager
@@ -502,6 +505,11 @@ def _not_plain(folder: Path, apart: tuple[Path, ...]) -> Iterator[Path]:
             yield path
 
 
+def is_movable(store: Store, path: Path) -> bool:
+    """Whether a stray is moved: not a link in the store's own folder, which somebody put there."""
+    return path.parent != store.root or not path.is_symlink()
+
+
 def _stray_finding(store: Store, path: Path) -> Finding:
     name = str(path.relative_to(store.root))
     kind = "a link" if path.is_symlink() else "not a plain file"
@@ -509,12 +517,8 @@ def _stray_finding(store: Store, path: Path) -> Finding:
         kind = "no folder, which belongs there"
     if path.is_relative_to(store.objects.folder) and kind != "a link":
         kind = "no object"
-    hint = "kvg fsck --repair" if _is_movable(store, path) else _LINK_HINT
+    hint = "kvg fsck --repair" if is_movable(store, path) else _LINK_HINT
     return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", hint)
-
-
-def _is_movable(store: Store, path: Path) -> bool:
-    return path.parent != store.root or not path.is_symlink()
 
 
 def _unreachable(store: Store) -> int | None:
@@ -522,99 +526,9 @@ def _unreachable(store: Store) -> int | None:
         reach = Reach(store)
         reach.look()
         return sum(1 for digest in store.objects.all() if digest not in reach)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
-
-
-def _repairs(
-    store: Store,
-    tally: _Tally,
-    strays: list[Path],
-    refetch: Callable[[Digest], str | None],
-    *,
-    rebuild: bool,
-    trust: list[Finding],
-) -> Iterator[Repaired]:
-    for digest in dict.fromkeys(tally.bad):
-        yield from _set_aside_object(store, digest)
-        if not store.objects.has(digest):
-            source = refetch(digest)
-            if source is not None:
-                yield Repaired(digest, f"fetched from {source}")
-    for path in strays:
-        if _is_movable(store, path) and os.path.lexists(path):
-            moved = set_aside(store, path)
-            yield Repaired(str(path.relative_to(store.root)), "moved", moved)
-    if trust:
-        yield from _repair_trust(store)
-    if rebuild:
-        store.index.rebuild(anew=True)
-        yield Repaired(INDEX, "rebuilt from the log")
 
 
 def _missing_folder(name: str) -> Finding:
     return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: missing", "kvg fsck --repair")
-
-
-def _repair_folders(store: Store, names: Sequence[str]) -> Iterator[Repaired]:
-    for name in names:
-        durable.make_dir(store.root / name)
-        yield Repaired(name, "made again")
-
-
-def _repair_lock(store: Store) -> Iterator[Repaired]:
-    """Move away what is no file in place of the lock: no writer can hold it."""
-    path = store.root / LOCK
-    if os.path.lexists(path) and not path.is_file():
-        yield Repaired(LOCK, "moved", _moved_aside(store, path, LOCK))
-
-
-def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
-    """Move the object away unless a writer has put a good one in its place meanwhile."""
-    with store.lock.exclusive():
-        path = store.objects.stored_path(digest)
-        if not os.path.lexists(path):
-            return
-        try:
-            store.objects.read(digest, what=short(digest))
-        except _UNREADABLE:
-            yield Repaired(digest, "moved", set_aside(store, path, name=hex_of(digest)))
-
-
-def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
-    """Move ``path`` into ``lost-found``; returns where it lies now, under the store's folder."""
-    with store.lock.exclusive():
-        return _moved_aside(store, path, name or path.name)
-
-
-def _moved_aside(store: Store, path: Path, label: str) -> str:
-    folder, number = store.root / LOST_FOUND, 0
-    if path == folder:
-        path = store.root / f"{LOST_FOUND}.moving"
-        durable.move(folder, path)
-    durable.make_dir(folder)
-    while os.path.lexists(folder / f"{label}.{number}"):
-        number += 1
-    durable.move(path, folder / f"{label}.{number}")
-    return f"{LOST_FOUND}/{label}.{number}"
-
-
-def _repair_trust(store: Store) -> Iterator[Repaired]:
-    """Put back the signed trust file that the log names, where that one is sound."""
-    from kvg.store.trusted import read_file
-
-    path = store.root / TRUST
-    with store.lock.exclusive():
-        try:
-            versions = store.trust_versions()
-            data = (
-                bytes(store.objects.read(versions[-1][1], what="trust file")) if versions else b""
-            )
-            found = read_file(store) or b""
-        except _UNREADABLE:
-            return
-        if path.exists() and sha256(found) != (versions[-1][1] if versions else None):
-            yield Repaired(TRUST, "moved", set_aside(store, path))
-        if data and not path.exists():
-            durable.replace(path, [data], staging=store.staging)
-            yield Repaired(TRUST, "restored from the log")
