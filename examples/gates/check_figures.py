@@ -7,7 +7,7 @@ of the source is none.
 import re
 import sys
 
-WORD = re.compile(r"[-+−]?\w+(?:[.,:/^*×'’-]\w+)*[%‰]?")
+WORD = re.compile(r"[-+−–]?\.?\w+(?:[.,:/^*×'’-]\w+)*(?:\s?[%‰])?")
 CLAUSE = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 IN_WORDS = re.compile(
     r"\b(zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|"

@@ -16,7 +16,7 @@ from typing import Final
 from kvg.gates.forks import SERVE, TOO_LARGE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Outcome, Started, start
 from kvg.sandbox.enclosure import python_folders
-from kvg.sandbox.process import LOOK_S, bare_python_argv, has_data
+from kvg.sandbox.process import END_S, LOOK_S, bare_python_argv, has_data
 
 MODULE: Final = "answer.py"
 _PLAIN: Final = r"""
@@ -139,7 +139,7 @@ class Apart:
             self._close(*self._open)
 
     def _serve(self) -> Outcome | None:
-        if not has_data(self._asks):
+        if not has_data(self._asks, self._job.limits.wall_s + END_S):
             return None
         fds = self._asks, self._gives
         job = Job(

@@ -26,9 +26,11 @@ _COQ_THEOREM: Final = re.compile(
     r"\b(?:Theorem|Lemma|Corollary|Proposition|Property|Fact|Remark|Example)\s+([^\W\d][\w']*)"
 )
 _COQ_REFUSED: Final = re.compile(
-    r"\b(Admitted|admit|give_up|Abort|Reset|Back|Undo|Restart|Load|Redirect|Cd|Drop|Extraction"
+    r"\b(Admitted|admit|give_up|Abort|Fail|Reset|Back|Undo|Restart|Load|Redirect|Cd|Drop|Extraction"
     r"|Unset\s+\w+\s+Checking|Declare\s+ML|bypass_check|Type\s+In\s+Type|Nested\s+Proofs)\b"
+    r"|\bModule(?:\s+(?:Type|Import|Export))*\s+[\w']+\s*\("
 )
+"""Also modules with parameters: what is proved in one holds only of what it is given."""
 _COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
 _COQ_FILE: Final = "proof"
 _COQ_CLOSED: Final = "Closed under the global context"
@@ -49,7 +51,18 @@ exec COQC -q -R . "" assumptions.v
 """
 _LEAN_THEOREM: Final = re.compile(r"^\s*(?:theorem|lemma)\s+([A-Za-z_][\w.']*)", re.MULTILINE)
 _LEAN_REFUSED: Final = re.compile(
-    r"\b(sorry|admit|axiom|unsafe|native_decide|implemented_by|extern|run_cmd|opaque)\b"
+    r"\b(sorry|sorryAx|admit|axiom|unsafe|native_decide|implemented_by|extern|run_cmd|run_elab"
+    r"|run_meta|opaque|macro|macro_rules|elab|elab_rules|syntax|notation|infix[lr]?|prefix|postfix"
+    r"|command_elab|term_elab|tactic|initialize|builtin_initialize|set_option|partial)\b"
+    r"|#exit|#eval"
+)
+"""Besides gaps: what changes how the prover reads or says things, or ends it early."""
+_LEAN_SCRIPT: Final = """set -e
+LEAN -o proof.olean proof.lean >&2
+LEAN_PATH=. exec LEAN said.lean
+"""
+_LEAN_SAID: Final = re.compile(
+    r"^'([^'\n]+)' (?:does not depend on any axioms|depends on axioms: \[([^\]]*)\])", re.MULTILINE
 )
 _LEAN_USUAL: Final = frozenset({"propext", "Classical.choice", "Quot.sound"})
 
@@ -135,22 +148,27 @@ def lean_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     refused = _refused(_LEAN_REFUSED, source) or ("" if names else "proves no theorem")
     if refused:
         return _outcome(spec, place, stated, refused, None)
-    asked = "".join(f"\n#print axioms {name}" for name in names)
+    asked = "import proof\n" + "".join(f"#print axioms {name}\n" for name in names)
+    script = _LEAN_SCRIPT.replace("LEAN ", f"{shlex.quote(program)} ")
     outcome = place.run(
-        (program, "proof.lean"), {"proof.lean": (source + asked).encode()}, readable=_home(program)
+        ("/bin/sh", "-c", script),
+        {"proof.lean": source.encode(), "said.lean": asked.encode()},
+        readable=_home(program),
     )
-    said = outcome.stdout.decode("utf-8", "replace")
-    allowed = _LEAN_USUAL | spec.axioms
-    used = {
-        word.strip()
-        for part in re.findall(r"axioms: \[([^\]]*)\]", said)
-        for word in part.split(",")
-    }
-    beyond = sorted(used - allowed)
-    reason = outcome.reason or (
-        f"rests on axioms that are not listed: {', '.join(beyond)}" if beyond else ""
-    )
+    if outcome.status in NOT_RUN:
+        raise not_run(program, outcome)
+    reason = outcome.reason or _lean_rests_on(outcome, names, _LEAN_USUAL | spec.axioms)
     return _outcome(spec, place, stated, reason, outcome)
+
+
+def _lean_rests_on(outcome: Outcome, names: tuple[str, ...], allowed: frozenset[str]) -> str:
+    """Why a theorem rests on too much; the prover has to have told of each, and of no other."""
+    said = _LEAN_SAID.findall(outcome.stdout.decode("utf-8", "replace"))
+    if sorted(name for name, _ in said) != sorted(names):
+        return "the prover did not say what each theorem rests on"
+    used = {word.strip() for _, listed in said for word in listed.split(",") if word.strip()}
+    beyond = sorted(used - allowed)
+    return f"rests on axioms that are not listed: {', '.join(beyond)}" if beyond else ""
 
 
 def _refused(pattern: re.Pattern[str], source: str) -> str:

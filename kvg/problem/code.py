@@ -12,7 +12,7 @@ from kvg import canon
 from kvg.canon import Json
 from kvg.digest import hex_of, sha256
 from kvg.errors import UsageError
-from kvg.problem.naming import bindings, docstring, names_seen, sees_names
+from kvg.problem.naming import bindings, docstring, names_seen, names_used, sees_names
 
 MAX_DEPTH: Final = 400
 """Levels of arrays and objects in the document of one tree; deeper code is not addressed."""
@@ -75,8 +75,7 @@ def code_tree(tree: ast.Module, words: Set[str] | None = frozenset()) -> Json:
     if words is None or sees_names(tree):
         return node_tree(tree, {}, with_docstrings=sees_names(tree))
     kept = names_seen(tree) | words
-    free = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(bound)
-    taken = free | kept
+    taken = kept | (names_used(tree) - set(bound))
     fresh = (f"v{n}" for n in range(len(bound) + len(taken) + 1) if f"v{n}" not in taken)
     return node_tree(tree, {name: next(fresh) for name in bound if name not in kept})
 

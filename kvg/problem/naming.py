@@ -46,6 +46,8 @@ ast builtins code dis doctest gc importlib inspect logging pdb pickle pickletool
 runpy symtable sys timeit tokenize trace traceback types warnings
 """
 _LOOKING_MODULES: Final = frozenset(_MODULES.split())
+_INNER: Final = ("co_", "gi_", "cr_", "ag_", "f_", "tb_")
+"""How attributes of Python's own objects for code that runs begin."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
@@ -70,11 +72,32 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(unicodedata.normalize("NFKC", text)))
 
 
+def names_used(tree: ast.AST) -> set[str]:
+    """Names that the code reads, writes, or says are of another scope."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name):
+                found.add(name)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                found.update(names)
+    return found
+
+
 def sees_names(tree: ast.AST) -> bool:
     """Whether the code may read how its own names are spelt, or its docstrings: by a function that
     looks, a name with two underscores at both ends, a module for that, or the text of an error.
-    Or whether an import brings names that aren't said."""
-    return any(map(_looks, ast.walk(tree)))
+    Or whether an import brings names that aren't said, or a class changes those that are."""
+    nodes = [*ast.walk(tree)]
+    has_class = any(isinstance(node, ast.ClassDef) for node in nodes)
+    if has_class and any(map(_is_mangled, {*bindings(tree), *names_used(tree)})):
+        return True
+    return any(map(_looks, nodes))
+
+
+def _is_mangled(name: str) -> bool:
+    """Whether Python gives ``name`` another form inside a class, or such a form has it."""
+    return "__" in name.rstrip("_") and name.startswith("_")
 
 
 def _looks(node: ast.AST) -> bool:
@@ -82,7 +105,9 @@ def _looks(node: ast.AST) -> bool:
         case ast.Name(id=name):
             return name in LOOKING or _is_special(name)
         case ast.Attribute(attr=name):
-            return _is_special(name)
+            return _is_special(name) or name.startswith(_INNER)
+        case ast.Constant(value=str(text)):
+            return any(map(_is_special, words_of(text)))
         case ast.Import(names=aliases):
             return any(item.name.partition(".")[0] in _LOOKING_MODULES for item in aliases)
         case ast.ImportFrom(module=module, names=aliases):

@@ -52,6 +52,7 @@ _MOST_PLACES: Final = 12
 _DECIMAL: Final[Mapping[str, int]] = {"decimal": 2, "percent": 0}
 """What is written with places, and how many there may be at least."""
 
+_ODD_NUMBER: Final = re.compile(r"^\+|(?<![0-9.])0[0-9]", re.ASCII)
 _SHOWN: Final = 40
 _LIST: Final = re.compile(r"list\[.*\]", re.DOTALL)
 _DENOMINATORS: Final = 30
@@ -89,6 +90,8 @@ class SlotRange:
         shown = literal.raw[:_SHOWN]
         if literal.type != self.type:
             return f"{shown} ({literal.type})"
+        if self.type in NUMERIC and _ODD_NUMBER.search(literal.raw):
+            return f"{shown} (with a plus sign or a leading zero, as no value is drawn)"
         low, high = (self._bound(text) for text in self.bounds())
         size = _size(literal)
         if not low <= size <= high:

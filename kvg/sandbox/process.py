@@ -37,6 +37,7 @@ NOT_RUN: Final = (126, 127)
 
 _NOT_EXECUTED: Final = b"prlimit: failed to execute "
 _PRLIMIT: Final = "/usr/bin/prlimit"
+_TRUE: Final = "/usr/bin/true"
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -126,6 +127,7 @@ class Started:
         keeper: Keeper | None = None,
     ) -> None:
         self._job = job
+        self._enclosure = enclosure
         self._watch = _Watch(process, job.limits, enclosure, keeper)
         self._process = process
         self._ended = ended
@@ -144,12 +146,31 @@ class Started:
         with self._stack:
             outcome = self._watch.wait(stdin, reply)
             wait_readable(self._ended, END_S)
-        if outcome.status == 1 and outcome.stderr.startswith(b"bwrap: "):
+        if self._is_unenclosed(outcome):
             said = outcome.stderr.decode("utf-8", "replace").strip().splitlines()[0]
             raise GateFailed(f"no sandbox: {said}", hint=HINT)
         if outcome.status in NOT_RUN and outcome.stderr.startswith(_NOT_EXECUTED):
             raise not_run(self._job.argv[0], outcome)
         return outcome
+
+    def _is_unenclosed(self, outcome: Outcome) -> bool:
+        """Whether what ended is the enclosure that could not be set up. What runs in one may say so
+        as well: then nothing at all can be run in another."""
+        if outcome.status != 1 or not outcome.stderr.startswith(b"bwrap: "):
+            return False
+        if self._enclosure.program is None:
+            return False
+        argv = self._enclosure.argv(readable=(), hidden=(), tmp_bytes=1 << 20)
+        told = subprocess.run(
+            (*argv, "--", *self._enclosure.inner_argv(), _TRUE),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment(),
+            check=False,
+        )
+        return told.returncode != 0
 
     def stop(self) -> None:
         """End it while another thread is in ``finish``, which then returns."""
@@ -414,8 +435,9 @@ def wait_readable(fd: int, seconds: float) -> None:
         selector.select(seconds)
 
 
-def has_data(fd: int) -> bool:
-    """Wait until a pipe can be read; False when it has ended with nothing in it."""
+def has_data(fd: int, seconds: float) -> bool:
+    """Wait until a pipe can be read; False when it has ended with nothing in it, or after
+    ``seconds``."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return any(event & select.POLLIN for _, event in poll.poll())
+    return any(event & select.POLLIN for _, event in poll.poll(1000 * seconds))

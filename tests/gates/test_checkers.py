@@ -295,6 +295,12 @@ def test_a_file_that_is_not_there(gate: Gate) -> None:
         gate("pytest:absent.py", "t", "a")
 
 
+def test_what_runs_does_not_pass_for_the_sandbox(gate: Gate) -> None:
+    """That there is none is not for what is judged to say: its word is kept as evidence."""
+    done = gate("cmd:sh answer.txt", TEXT, "echo 'bwrap: no namespaces' >&2; exit 1")
+    assert done.result == "FAILED" and "no namespaces" in done.reason
+
+
 def test_no_sandbox_is_attested(tmp_path: Path) -> None:
     place = Place(no_enclosure(), tmp_path)
     done = run_gate(parse_spec("cmd:grep -q 12 answer.txt"), GateInput(b"t", b"12"), place)

@@ -6,6 +6,7 @@ import shutil
 import sys
 import venv
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,49 @@ def test_axioms_are_listed_or_refused(gate: Gate) -> None:
     assert gate("coq:?axioms=classic", library).is_passed
     assert "not listed" in gate("coq:", library).reason
     assert gate("coq:", "Definition x := 1.").reason == "proves no theorem"
+
+
+@needs_coq
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Module Type T. Parameter bad : 1 = 2. End T.\nModule F (X : T).\nTheorem wrong : 1 = 2.\n"
+        "Proof. exact X.bad. Qed. End F.\nDefinition wrong := 0.",
+        "Definition w := 0. Fail Theorem w : 1 = 2.\nTheorem t : True. Proof. exact I. Qed.",
+    ],
+)
+def test_what_is_proved_of_something_else_is_no_proof(gate: Gate, source: str) -> None:
+    assert "in the proof" in gate("coq:", "text", source).reason
+
+
+LEAN = """#!/bin/sh
+case "$*" in *said.lean*) {said} ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "why"),
+    [
+        ("theorem t : 1 + 1 = 2 := rfl", "echo \"'t' does not depend on any axioms\"", ""),
+        ("theorem t : 1 = 2 := rfl", "true", "did not say"),
+        ("theorem t : 1 = 2 := rfl", "echo \"'t' depends on axioms: [sorryAx]\"", "sorryAx"),
+        ("theorem t : 1 = 2 := rfl", "echo \"'u' does not depend on any axioms\"", "did not say"),
+        ("theorem t : 1 = 2 := sorryAx _ false", "", "sorryAx in the proof"),
+        ("theorem t : 1 = 2 := rfl\n#exit", "", "#exit in the proof"),
+        ("macro_rules | `(x) => `(y)\ntheorem t : 1 = 2 := rfl", "", "macro_rules in the proof"),
+    ],
+)
+def test_lean_has_to_tell_of_each_theorem(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, said: str, why: str
+) -> None:
+    """By a stand-in for the prover: what it is asked, and that its silence is no word."""
+    program = tmp_path / "bin" / "lean"
+    program.parent.mkdir()
+    program.write_text(LEAN.format(said=said or "true"))
+    program.chmod(0o755)
+    monkeypatch.setattr("kvg.gates.proof.shutil.which", lambda name: str(program))
+    done = gate("lean:", source)
+    assert (done.reason == "") if not why else (why in done.reason)
 
 
 @needs_coq

@@ -202,6 +202,21 @@ def test_places_are_those_of_the_bounds() -> None:
         assert SlotRange("decimal", None, *bounds).holds(parse_literal(raw)) is is_in, (bounds, raw)
 
 
+@pytest.mark.parametrize(
+    "raw", ["0045", "+45", "-007", "00", "01/2", "1/02", "007.5", "05%", "+1.5"]
+)
+def test_a_number_that_is_written_as_none_is_drawn_is_outside(raw: str) -> None:
+    literal = parse_literal(raw)
+    slot = SlotRange(literal.type, None, "-99", "99")
+    assert "leading zero" in (slot.outside(literal) or "")
+
+
+@pytest.mark.parametrize("raw", ["45", "-7", "−7", "0", "1/2", "0.05", "-0.5", "7.0", "5%"])
+def test_a_number_that_is_written_as_others_are_is_inside(raw: str) -> None:
+    literal = parse_literal(raw)
+    assert SlotRange(literal.type, None, "-99", "99").outside(literal) is None
+
+
 def test_letters() -> None:
     (slot,) = read_ranges(b'[{"letters": "ab ", "least": 0, "most": 3}]', ("str",), what="r")
     assert slot.holds(parse_literal('"a b"')) and not slot.holds(parse_literal('"abc"'))

@@ -135,6 +135,11 @@ TWINS = {
     "an error's text": "def f({0}, {1}): pass\ntry: f(1)\nexcept TypeError as e: print(e)",
     "an import of all": "from m import *\ndef f({0}): return {0}\nprint(gain)",
     "a module that looks": "import inspect\ndef f({0}, {1}): pass\nprint(inspect.signature(f))",
+    "names of another scope": "a = 5\ndef f():\n  global {0}\n  a = 1\nf()\nprint(a, {1})",
+    "a private name": "_C__gain = 1\n__{0} = 2\n__{1} = 3\nclass C:\n"
+    "  def f(self): return __gain\nprint(C().f())",
+    "a name in a format": "def {0}(): pass\ndef {1}(): pass\nprint('{{0.__name__}}'.format({0}))",
+    "the code of what runs": "def {0}(): yield\ndef {1}(): yield\nprint({0}().gi_code)",
     "attributes that are set": "class A: pass\nx = A()\nx.gain = 1\n{0} = 2\nprint(x.gain, {1})",
 }
 
@@ -150,6 +155,14 @@ def test_names_that_something_sees_count(code: str) -> None:
         ("def f(len): return len\nprint(len('ab'))", "def f(sum): return sum\nprint(sum('ab'))"),
         ("def f(max): return max\nprint(max(1, 2))", "def f(min): return min\nprint(min(1, 2))"),
         ("'one'", "'two'"),
+        (
+            "a = 5\ndef f():\n  global v0\n  a = 1\nf()\nprint(a)",
+            "a = 5\ndef f():\n  global a\n  a = 1\nf()\nprint(a)",
+        ),
+        (
+            "_C__x = 1\n__x = 2\nclass C:\n  def f(self): return __x\nprint(C().f())",
+            "_C__x = 1\ny = 2\nclass C:\n  def f(self): return y\nprint(C().f())",
+        ),
         ("def f():\n  'one'\nprint(f.__doc__)", "def f():\n  'two'\nprint(f.__doc__)"),
     ],
 )
