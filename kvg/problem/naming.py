@@ -124,8 +124,8 @@ def _is_special(name: str) -> bool:
 
 
 def names_seen(tree: ast.AST) -> set[str]:
-    """Names whose spelling counts: Python's own, those of attributes, of keywords and in strings,
-    and what a class is called and holds, which its instances show."""
+    """Names whose spelling counts: those of Python itself, of attributes, keywords and imports, in
+    strings, and what a class is called and holds, which its instances show."""
     found = set(BUILTINS)
     dropped = {id(node) for node in map(docstring, ast.walk(tree)) if node is not None}
     for node in ast.walk(tree):
@@ -136,6 +136,8 @@ def names_seen(tree: ast.AST) -> set[str]:
                 found.add(name)
             case ast.MatchClass(kwd_attrs=names):
                 found.update(names)
+            case ast.alias(name=name, asname=None):
+                found.add(name.partition(".")[0])
             case ast.Constant(value=str(text)):
                 found |= words_of(text)
             case ast.Constant(value=bytes(data)):

@@ -139,7 +139,8 @@ def test_a_ref_is_taken_off(place: Place, tmp_path: Path) -> None:
     assert gone.states == {"demo": "deleted"}
     bob = Person.make(tmp_path / "bob", place.access)
     assert bob.clone(place.source, alice).states == {"other": "new"}
-    assert alice.push().states["demo"] == "new"
+    assert "demo" not in alice.push().states  # who took it off puts it back by its name
+    assert alice.push("demo").states == {"demo": "new"}
 
 
 def test_read_back(place: Place, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ STATEMENTS = (
     "show(globals().get('{x}'))",
     "show({x}([1, 2]))",
     "import math as {x}",
+    "import math\nfrom math import sqrt, {y}",
+    "show(math.{x}, sqrt({n}))",
     "from math import {y} as {x}",
     "from math import *",
     "del {x}",

@@ -155,6 +155,7 @@ def test_names_that_something_sees_count(code: str) -> None:
         ("def f(len): return len\nprint(len('ab'))", "def f(sum): return sum\nprint(sum('ab'))"),
         ("def f(max): return max\nprint(max(1, 2))", "def f(min): return min\nprint(min(1, 2))"),
         ("'one'", "'two'"),
+        ("from math import sqrt\nprint(v0(9))", "from math import sqrt\nprint(sqrt(9))"),
         (
             "a = 5\ndef f():\n  global v0\n  a = 1\nf()\nprint(a)",
             "a = 5\ndef f():\n  global a\n  a = 1\nf()\nprint(a)",
