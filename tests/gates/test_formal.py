@@ -141,7 +141,8 @@ def test_lean_has_to_tell_of_each_theorem(
     program = tmp_path / "bin" / "lean"
     program.parent.mkdir()
     program.write_text(LEAN.format(said=said or "true"))
-    program.chmod(0o755)
+    for path in (tmp_path, program.parent, program):
+        path.chmod(0o755)
     monkeypatch.setattr("kvg.gates.proof.shutil.which", lambda name: str(program))
     done = gate("lean:", source)
     assert (done.reason == "") if not why else (why in done.reason)
