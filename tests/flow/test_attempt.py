@@ -200,7 +200,9 @@ def test_a_stale_trace_or_method_is_a_miss(
 def test_an_older_trace_that_is_fresh_answers(
     user: models.User, kvg: Kvg, writes: Callable[[str], None]
 ) -> None:
-    (user.folder / "any.py").write_text("import sys\nsys.exit(open('answer.txt').read() not in ('old', 'new'))\n")
+    (user.folder / "any.py").write_text(
+        "import sys\nsys.exit(open('answer.txt').read() not in ('old', 'new'))\n"
+    )
     learn = (*TRY, "--gate", "cmd:python3 any.py", "--learn", "--depends")
     files = {name: user.folder / name for name in ("a.csv", "b.csv")}
     for name, answer in (("a.csv", "old"), ("b.csv", "new")):
