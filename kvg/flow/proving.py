@@ -27,7 +27,7 @@ from kvg import canon
 from kvg.digest import sha256
 from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
-from kvg.gates.calls import answer_text, is_same, refusal, slot_values, unmet
+from kvg.gates.calls import answer_text, is_same, refusal, shown_slots, slot_values, unmet
 from kvg.problem.independence import shared_part
 from kvg.problem.literals import Literal
 from kvg.problem.ranges import End, SlotRange, draw
@@ -183,7 +183,7 @@ class _Trial:
                 )
             answer = found.answer
             if answer is None or answer.error or not is_same(answer.value, self._answers[at]):
-                shown = _shown(self.instances[at])
+                shown = shown_slots(self.instances[at])
                 raise _Broken(f"the program gives another answer for {shown} when it is used")
             self._check_said(self.instances[at], answer.value, found.verdict)
 
@@ -259,7 +259,7 @@ class _Trial:
         called = self._called(self._condition, "holds", calls)
         for candidate, item in zip(candidates, called, strict=True):
             if item.error is not None:
-                self._unmet = self._unmet or f"for {_shown(candidate)} {item.error}"
+                self._unmet = self._unmet or f"for {shown_slots(candidate)} {item.error}"
         return [unmet(item) is None for item in called]
 
     def _solved(self, instances: Sequence[Instance]) -> list[Answer]:
@@ -267,7 +267,7 @@ class _Trial:
         called = self._called(self._program, "solve", calls)
         for instance, item in zip(instances, called, strict=True):
             if item.error is not None:
-                raise _Broken(f"the program fails on {_shown(instance)}: {item.error}")
+                raise _Broken(f"the program fails on {shown_slots(instance)}: {item.error}")
         return [item.value for item in called]
 
     def _called(self, source: bytes, name: str, calls: Sequence[Sequence[Answer]]) -> list[Called]:
@@ -301,7 +301,7 @@ class _Trial:
             self._check_said(instance, answer, item)
 
     def _check_said(self, instance: Instance, answer: Answer, verdict: Called | None) -> None:
-        refused = refusal(answer, verdict, _shown(instance))
+        refused = refusal(answer, verdict, shown_slots(instance))
         if refused is not None:
             raise _Broken(refused)
 
@@ -345,7 +345,3 @@ def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:
     """The next answer that differs; None when none does."""
     around = (*answers[at + 1 :], *answers[:at])
     return next((other for other in around if other != answer and other is not None), None)
-
-
-def _shown(instance: Instance) -> str:
-    return ", ".join(slot.raw for slot in instance)[:120]

@@ -264,14 +264,13 @@ def run_checked(
     the program is not run. ``GateFailed`` when it gives no answer, or one that the checker refuses:
     a program can turn wrong after its proof, by the clock or as it can tell that from its use.
     """
-    from kvg.gates.calls import refusal, slot_values
+    from kvg.gates.calls import refusal, shown_slots, slot_values
 
     found = caller.call_checked(program, checker, slot_values(slots), condition=condition)
     if found.answer is None:
         raise NotFound(found.unmet or what)
     answer = _told(found.answer, what)
-    shown = ", ".join(slot.raw for slot in slots)[:120]
-    refused = refusal(found.answer.value, found.verdict, shown)
+    refused = refusal(found.answer.value, found.verdict, shown_slots(slots))
     if refused is not None:
         raise GateFailed(
             f"{what}: {refused}", hint="nothing is answered; prove a right one: kvg method add"

@@ -327,6 +327,11 @@ def refusal(answer: Answer, verdict: Called | None, given: str) -> str | None:
     return None
 
 
+def shown_slots(slots: Sequence[Literal]) -> str:
+    """Values as a message names them, cut where they are long."""
+    return ", ".join(slot.raw for slot in slots)[:120]
+
+
 def slot_values(slots: Sequence[Literal]) -> list[Answer]:
     """The values that a program is called with."""
     return [_listed(slot.value) for slot in slots]

@@ -71,9 +71,10 @@ def code_tree(tree: ast.Module, words: Set[str] | None = frozenset()) -> Json:
     spelling (``names_seen``), and none gets one that is used already. Code that can read its own
     names or docstrings keeps all of them.
     """
+    is_seen = sees_names(tree)
+    if words is None or is_seen:
+        return node_tree(tree, {}, with_docstrings=is_seen)
     bound = list(dict.fromkeys(bindings(tree)))
-    if words is None or sees_names(tree):
-        return node_tree(tree, {}, with_docstrings=sees_names(tree))
     kept = names_seen(tree) | words
     taken = kept | (names_used(tree) - set(bound))
     fresh = (f"v{n}" for n in range(len(bound) + len(taken) + 1) if f"v{n}" not in taken)

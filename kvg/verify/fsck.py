@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 INDEX = "index.lmdb"
 LOCK = "lock"
 UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
+"""What a check goes on after: a fault that is named, or that another check names."""
+
 FOLDERS = ("objects", "tmp")
 """Folders that a store has even when there is nothing in them."""
 

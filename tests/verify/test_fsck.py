@@ -284,6 +284,15 @@ def test_an_older_trust_file_is_named_and_put_right(tmp_path: Path) -> None:
         assert path.read_bytes() == versions[2] and look(store)[0] == []
 
 
+def test_a_trust_file_that_cannot_be_read_keeps_nobody_from_letting_go(tmp_path: Path) -> None:
+    """A pipe in its place: nothing waits for it, and a ref is removed as ever."""
+    store, _, _ = two(tmp_path)
+    (store.root / "trust.json").unlink()
+    os.mkfifo(store.root / "trust.json")
+    store.set_ref("one", None)
+    assert store.ref("one") is None
+
+
 def test_a_first_trust_file_that_was_never_written_is_no_fault(tmp_path: Path) -> None:
     """Between the log and the file a crash leaves this; whoever signs next puts it there."""
     store, key = a.make_store(tmp_path)
