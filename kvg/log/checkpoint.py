@@ -81,7 +81,7 @@ def open_checkpoint(data: Buffer, *, origin: str, verifier: PublicKey, what: str
     if checkpoint.origin != origin:
         raise Untrusted(f"{what}: of log {checkpoint.origin}, expected {origin}")
     if not is_note_signed(parse_note(bytes(data), what=what), origin, verifier):
-        raise Untrusted(f"{what}: not signed by the key of log {origin}", hint="kvg verify")
+        raise Untrusted(f"{what}: not signed by the key of log {origin}", hint="kvg fsck")
     return checkpoint
 
 

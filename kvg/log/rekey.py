@@ -56,7 +56,7 @@ def key_at(log: Log, size: int) -> PublicKey:
     Raises ``Untrusted`` when it is not known here: of a log that got its second key from a kvg that
     did not keep the first.
     """
-    known = _first_key(log)
+    known = first_key(log)
     for checkpoint, _ in _steps(log):
         if checkpoint.size <= size:
             known = _new_key(log, checkpoint)
@@ -77,7 +77,9 @@ def open_then(log: Log, note: bytes, *, what: str) -> Checkpoint:
     return open_checkpoint(note, origin=log.origin, verifier=key_at(log, size), what=what)
 
 
-def _first_key(log: Log) -> PublicKey | None:
+def first_key(log: Log) -> PublicKey | None:
+    """The key that the log was made with; None where it had another since and that one is not
+    kept. Raises ``Corrupt``."""
     line = log.source.read(FIRST, MAX_LINE_SIZE)
     if line is None:
         return None if _sizes(log) else log.verifier
@@ -88,30 +90,43 @@ def _first_key(log: Log) -> PublicKey | None:
     return key
 
 
+def sizes_of(log: Log) -> list[int]:
+    """The sizes at which the key of ``log`` changed, by its entries. Raises ``Corrupt``."""
+    return [size for size, entry in enumerate(log.read(), 1) if MARK in entry]
+
+
 def faults(log: Log, sizes: Iterable[int]) -> Iterator[Corrupt | Untrusted]:
     """What is wrong with the record of the changes of key, which are at ``sizes``."""
     known: PublicKey | None = None
     try:
-        known = _first_key(log)
+        known = first_key(log)
     except Corrupt as error:
         yield error
     for size in sizes:
-        what = f"log {log.folder}: {file_name(size)}"
         try:
             note = log.source.read(file_name(size), MAX_CHECKPOINT_SIZE)
-            if note is None:
-                raise Corrupt(f"{what}: missing", hint="restore it from a copy of the log")
-            found, parsed = parse_checkpoint(note, what=what), parse_note(note, what=what)
-            if found != Checkpoint(log.origin, size, log.root_at(size)):
-                raise Corrupt(f"{what}: not the checkpoint of that size")
-            new = _new_key(log, found)
-            for key in (known, new):
-                if key is not None and not is_note_signed(parsed, log.origin, key):
-                    raise Untrusted(f"{what}: not signed by {key.keyid[:12]}")
-            known = new
+            known = check_step(log, size, note, known)
         except (Corrupt, Untrusted) as error:
             known = None
             yield error
+
+
+def check_step(log: Log, size: int, note: bytes | None, known: PublicKey | None) -> PublicKey:
+    """The key from ``size`` on, where ``note`` is the word on it of the key before, ``known``.
+
+    One that is not known is not asked. Raises ``Corrupt``, ``Untrusted``.
+    """
+    what = f"log {log.folder}: {file_name(size)}"
+    if note is None:
+        raise Corrupt(f"{what}: missing", hint="kvg fsck")
+    found, parsed = parse_checkpoint(note, what=what), parse_note(note, what=what)
+    if found != Checkpoint(log.origin, size, log.root_at(size)):
+        raise Corrupt(f"{what}: not the checkpoint of that size", hint="kvg fsck")
+    new = _new_key(log, found)
+    for key in (known, new):
+        if key is not None and not is_note_signed(parsed, log.origin, key):
+            raise Untrusted(f"{what}: not signed by {key.keyid[:12]}", hint="kvg fsck")
+    return new
 
 
 @frozen
@@ -206,7 +221,7 @@ def _steps(log: Log) -> Iterator[tuple[Checkpoint, bytes]]:
 def _sizes(log: Log) -> list[int]:
     try:
         names = [path.name for path in (log.folder / FOLDER).iterdir()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     found = sorted(int(name) for name in names if name.isascii() and name.isdigit())
     if len(found) > MAX_STEPS:

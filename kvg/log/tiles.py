@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HEIGHT: Final = 8
 WIDTH: Final = 1 << HEIGHT
 MAX_BUNDLE_SIZE: Final = WIDTH * (2 + 0xFFFF)
-_LENGTH_SIZE = 2
+LENGTH_SIZE: Final = 2
 _MAX_CACHED = 64
 _MAX_BUNDLES = 16
 _MAX_KEPT_BYTES = 256 << 10
@@ -104,7 +104,7 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
     for entry in entries:
         if len(entry) > 0xFFFF:
             raise UsageError(f"log entry of {len(entry)} bytes: at most 65535")
-        parts += len(entry).to_bytes(_LENGTH_SIZE, "big"), entry
+        parts += len(entry).to_bytes(LENGTH_SIZE, "big"), entry
     return b"".join(parts)
 
 
@@ -113,7 +113,7 @@ def parse_bundle(data: bytes, *, what: str) -> list[bytes]:
     entries: list[bytes] = []
     position = 0
     while position < len(data):
-        start = position + _LENGTH_SIZE
+        start = position + LENGTH_SIZE
         position = start + int.from_bytes(data[position:start], "big")
         if start > len(data) or position > len(data) or len(entries) == WIDTH:
             raise Corrupt(f"{what}: malformed entry bundle", hint="kvg fsck")

@@ -13,6 +13,7 @@ log is still held against that, and ``lost`` tells of it.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kvg import durable
@@ -59,7 +60,8 @@ class Peers:
         folder = self._of(origin)
         if not (folder / CHECKPOINT).exists():
             return None
-        return Log.open(folder, staging=self._staging)
+        with reading_copy():
+            return Log.open(folder, staging=self._staging)
 
     def origins(self) -> tuple[str, ...]:
         """The logs that were seen, ascending."""
@@ -107,9 +109,12 @@ class Peers:
         before = self._seen_size(origin, remote)
         if shown.size < before:
             raise _rolled_back(what, before, shown.size)
-        if not _is_key_of(kept, public):
+        with reading_copy():
+            is_its_key = _is_key_of(kept, public)
+            is_earlier = kept.is_extension_of(shown.size, shown.root)
+        if not is_its_key:
             raise _another_key(kept, public)
-        if not kept.is_extension_of(shown.size, shown.root):
+        if not is_earlier:
             raise _forked(what, shown.size)
         return Older(kept, shown.size)
 
@@ -259,6 +264,16 @@ class Peers:
         if re.fullmatch(_ORIGIN, origin) is None or ".." in origin or len(origin) > 200:
             raise Corrupt(f"log {origin[:80]!r}: not the name of a log that can be kept")
         return self._folder / origin
+
+
+@contextmanager
+def reading_copy() -> Iterator[None]:
+    """What is damaged inside is the copy here, whatever the remote is like."""
+    try:
+        yield
+    except (Corrupt, Untrusted) as error:
+        error.hint = "the copy here is damaged: kvg fsck --repair moves it away, then take it anew"
+        raise
 
 
 def _read(path: Path) -> bytes:

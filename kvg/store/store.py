@@ -218,7 +218,7 @@ class Store:
                 f"log {folder}: missing",
                 hint="put it back from a copy of the store; kvg clone takes anew what was pushed",
             )
-        verifier = self._verifier()
+        verifier = self.pinned_key()
         seen = self._read_seen() if self._log is None else None  # before the log, which grows
         log = Log.open(folder, verifier=verifier, staging=self.staging)
         if self._log is not None and not log.is_extension_of(*self._seen):
@@ -711,8 +711,10 @@ class Store:
         limit = self.config.number(QUOTA_KEY, -1)
         return None if limit < 0 else limit
 
-    def _verifier(self) -> PublicKey:
+    def pinned_key(self) -> PublicKey:
         """The log's key as pinned: in the configuration, and by the user's own keys.
+
+        Raises ``Corrupt``, ``Untrusted``.
 
         The two are written one after the other when the key is changed, perhaps by another process
         since this one read the configuration: that they differ counts when neither moves.

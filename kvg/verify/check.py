@@ -17,6 +17,7 @@ from kvg.verify.artifact_check import ArtifactBegun, ArtifactCheck, ArtifactRequ
 from kvg.verify.findings import Finding, Notes, finding_of
 
 if TYPE_CHECKING:
+    from kvg.errors import KvgError
     from kvg.log.log import Log
     from kvg.store import Store
 
@@ -184,14 +185,17 @@ def check_log(store: Store) -> Iterator[Finding]:
     try:
         from kvg.store.witnesses import faults, remember
 
-        for fault in store.log.faults():
-            yield finding_of(fault, "log")
+        yield from dict.fromkeys(map(_of_log, store.log.faults()))
         for name, fault in (unwitnessed := [*faults(store)]):
             yield finding_of(fault, name)
         if not unwitnessed:
             remember(store)
     except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted) as error:
-        yield finding_of(error, "log")
+        yield _of_log(error)
+
+
+def _of_log(error: KvgError) -> Finding:
+    return Finding(error.code, error.kind, "log", error.message, error.hint or "kvg fsck")
 
 
 def check_trust(store: Store) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ rebuilt; nothing is deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -47,6 +47,7 @@ from kvg.verify.published import Published
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.log.mending import Copy
     from kvg.store import Store
 
 INDEX = "index.lmdb"
@@ -131,14 +132,16 @@ def fsck(
     *,
     repair: bool = False,
     refetch: Callable[[Digest], str | None] = lambda _: None,
+    copies: Callable[[str], Sequence[Copy]] = lambda _: (),
     threads: int = 1,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Finding | Repaired | FsckSummary]:
     """Yield every fault as it is found, what was done about it, and last the summary.
 
-    ``refetch`` tries to put a lost object back and says from where. ``advance`` is told of each
-    object that was looked at. Raises ``Conflict`` when the lock that a repair needs is not had.
-    Memory grows with what the log names, by a few bytes for each other object.
+    ``refetch`` tries to put a lost object back and says from where; ``copies`` gives those that
+    there are of the log of an origin. ``advance`` is told of each object that was looked at. Raises
+    ``Conflict`` when the lock that a repair needs is not had. Memory grows with what the log names,
+    by a few bytes for each other object.
     """
     stopping = [name for name in (*FOLDERS, PENDING) if _is_no_folder(store, name)]
     for name in stopping:
@@ -153,7 +156,7 @@ def fsck(
     with scratch(store.staging) as room:
         tally = _Tally(Seen(room))
         tally.faults = tally.repaired = len(stopping)
-        yield from _fsck(store, tally, repair, refetch, threads, advance)
+        yield from _fsck(store, tally, repair, refetch, copies, threads, advance)
 
 
 def _is_no_folder(store: Store, name: str) -> bool:
@@ -167,28 +170,55 @@ def _no_folder(name: str) -> Finding:
     return Finding(Corrupt.code, Corrupt.kind, name, text, "kvg fsck --repair")
 
 
+def _log(
+    store: Store, tally: _Tally, repair: bool, copies: Callable[[str], Sequence[Copy]]
+) -> Generator[Finding | Repaired, None, bool]:
+    """What is wrong with the log, and what was done about it: all else is judged by it.
+
+    Returns whether nothing is wrong with it any more.
+    """
+    faults = [*check_log(store)]
+    yield from faults
+    tally.faults += len(faults)
+    if not repair or not faults:
+        return not faults
+    from kvg.verify.log_repairs import repair_log
+
+    for done in repair_log(store, copies):
+        tally.faults += isinstance(done, Finding)
+        tally.repaired += isinstance(done, Repaired)
+        yield done
+    left = [*check_log(store)]
+    new = [fault for fault in left if fault not in faults]
+    yield from new
+    tally.faults += len(new)
+    return not left
+
+
 def _fsck(
     store: Store,
     tally: _Tally,
     repair: bool,
     refetch: Callable[[Digest], str | None],
+    copies: Callable[[str], Sequence[Copy]],
     threads: int,
     advance: Callable[[int], None],
 ) -> Iterator[Finding | Repaired | FsckSummary]:
-    repaired = tally.repaired
     folders = [name for name in FOLDERS if not (store.root / name).exists()]
     index = [*_index_structure(store)]
     if index:
         store.index.distrust()
-    log = [*([] if index else _rolled_back(store)), *check_log(store)]
+    yield from index
+    is_sound = yield from _log(store, tally, repair, copies)
+    log = [] if index else [*_rolled_back(store)]
     trust = [*check_trust(store)]
     other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
     other += _wanted(store)
     peers, pushed = [*peer_findings(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
     sent = [*pushed.findings()]
-    yield from (*index, *log, *trust, *other, *peers, *lost, *sent)
-    is_readable = not log or _is_readable(store)
+    yield from (*log, *trust, *other, *peers, *lost, *sent)
+    is_readable = (is_sound and not log) or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
@@ -207,17 +237,17 @@ def _fsck(
         from kvg.verify.repairs import repair_folders, repair_lock, repairs, set_aside
 
         for done in (*repair_folders(store, folders), *repair_lock(store)):
-            repaired += 1
+            tally.repaired += 1
             yield done
         for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
             if os.path.lexists(store.root / name):
-                repaired += 1
+                tally.repaired += 1
                 yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = is_readable and bool(index or differing)
         for done in repairs(
             store, tally.bad, strays, refetch, rebuild=needs_index, trust=bool(trust)
         ):
-            repaired += 1
+            tally.repaired += 1
             yield done
     yield FsckSummary(
         objects=tally.good,
@@ -227,7 +257,7 @@ def _fsck(
         unreachable=_unreachable(store) if is_readable and not pushed.is_there else None,
         unfinished=_unfinished(store) if is_readable else 0,
         faults=tally.faults,
-        repaired=repaired,
+        repaired=tally.repaired,
         methods=tally.methods,
     )
 

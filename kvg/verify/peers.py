@@ -48,7 +48,7 @@ def peer_findings(store: Store) -> Iterator[Finding]:
 
 
 def _finding(error: KvgError, name: str) -> Finding:
-    hint = FETCH if error.hint == FETCH else "kvg fsck --repair"
+    hint = FETCH if error.hint == FETCH else f"kvg fsck --repair, then {FETCH}"
     return Finding(error.code, error.kind, name, error.message, hint)
 
 
@@ -120,6 +120,10 @@ def _check_publisher(store: Store, log: Log, what: str) -> None:
     texts = [publisher_text(log.origin, key) for key in _keys_of(log)]
     if note.text not in texts:
         raise Corrupt(f"{what}: not about the log {log.origin}")
+    try:
+        store.trust_versions()
+    except _REFUSED:
+        return  # who was trusted is in the store's own log, which is told of by itself
     if not any(is_note_signed(note, log.origin, key) for key in _ever_trusted(store)):
         raise Untrusted(f"{what}: not signed by a key that was trusted here")
 

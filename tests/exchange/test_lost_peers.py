@@ -100,3 +100,19 @@ def test_whoever_only_pushes_has_lost_nothing(followed: Person, alice: Person) -
     assert faults(alice.store) == []
     lose(alice, remembered=True)
     assert faults(alice.store) == []
+
+
+@pytest.mark.parametrize("name", ["verifier", "checkpoint"])
+def test_damage_in_the_copy_here_is_not_laid_at_the_remotes_door(
+    followed: Person, alice: Person, name: str
+) -> None:
+    """Where its hint leads, the copy is taken anew and nothing is wrong."""
+    origin = alice.store.log.origin
+    path = followed.store.root / "peers" / origin / name
+    path.write_bytes(b"")
+    (found, *_) = followed.fetch().findings
+    assert "copy here is damaged: kvg fsck --repair" in str(found.hint)
+    (fault,) = faults(followed.store)
+    assert fault.object == f"peers/{origin}" and "kvg fetch" in str(fault.hint)
+    assert [*fsck(followed.store, repair=True)]
+    assert followed.fetch().findings == [] and faults(followed.store) == []

@@ -96,3 +96,49 @@ def test_a_damaged_copy_of_anothers_log_is_found_and_taken_anew(
     alice.push()
     assert not bob.pull().findings and bob.store.ref("origin/next") == newer
     assert not [r for r in fsck(bob.store, bob.settings) if isinstance(r, Finding)]
+
+
+def test_entries_of_the_log_that_are_lost_come_back_from_a_remote(alice: Person) -> None:
+    digest = alice.deposit("demo", range(40))
+    alice.push()
+    path = newest_bundle(alice.store)
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[:90] + bytes([whole[90] ^ 1]) + whole[91:])
+    for older in path.parent.iterdir():
+        if older != path:
+            older.unlink()
+    faults = [r for r in fsck(alice.store, alice.settings) if isinstance(r, Finding)]
+    assert {fault.hint for fault in faults if fault.object == "log"} == {"kvg fsck --repair"}
+    done = repaired(alice)
+    assert done[f"log/tile/entries/000.p/{path.name}"] == ["moved", "made anew"]
+    assert path.read_bytes() == whole
+    check_clean(alice.store, alice, digest)
+
+
+def newest_bundle(store: Store) -> Path:
+    folder = store.root / "log" / "tile" / "entries" / "000.p"
+    return folder / str(store.log.size)
+
+
+def test_entries_that_were_never_pushed_are_told_as_lost(alice: Person) -> None:
+    alice.deposit("demo", range(40))
+    alice.push()
+    size = alice.store.log.size
+    for path in newest_bundle(alice.store).parent.iterdir():
+        path.unlink()
+    faults = [r for r in fsck(alice.store, alice.settings, repair=True) if isinstance(r, Finding)]
+    (lost,) = [fault for fault in faults if ": lost: " in fault.message]
+    assert f"entry {size - 1}: neither here nor on a remote" in lost.message
+    assert all("kvg fsck" not in str(fault.hint) for fault in faults)
+
+
+def test_what_no_remote_has_is_told_without_a_hint_that_leads_back(alice: Person) -> None:
+    digest = alice.deposit("demo", range(40))
+    page = alice.store.manifest(digest).pages[0].digest
+    alice.store.objects.stored_path(page).unlink()
+    for _ in range(2):
+        (fault,) = [
+            r for r in fsck(alice.store, alice.settings, repair=True) if isinstance(r, Finding)
+        ]
+        assert fault.object == page and "copy of the store" in str(fault.hint)

@@ -236,4 +236,7 @@ def test_what_a_remote_showed_is_looked_after(bob: Person, demo: Digest) -> None
     seen.chmod(0o644)
     seen.write_bytes(data)
     (found,) = (item for item in fsck(bob.store) if isinstance(item, Finding))
-    assert found.object.endswith("/seen/origin") and found.hint == "kvg fsck --repair"
+    assert (
+        found.object.endswith("/seen/origin")
+        and found.hint == "kvg fsck --repair, then kvg fetch REMOTE"
+    )

@@ -30,7 +30,7 @@ from kvg.log.held import MAX_HELD_BYTES, held_name, open_held
 from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER, MalformedPointer
 from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
-from kvg.store.peers import Older, unexplained
+from kvg.store.peers import Older, reading_copy, unexplained
 
 if TYPE_CHECKING:
     from kvg.errors import KvgError
@@ -230,7 +230,8 @@ class Reader:
         self._tell_of_loss(origin)
         older = self._older(origin, line, note)
         if older is not None:
-            found = ReadLog(origin, older.log.tiles, older.log, n_there=older.size)
+            with reading_copy():
+                found = ReadLog(origin, older.log.tiles, older.log, n_there=older.size)
         elif not self._keep:
             return ReadLog(origin, peers.check(origin, line, note, files), None)
         else:
