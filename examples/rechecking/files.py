@@ -142,7 +142,7 @@ def check_file(path: Path) -> int:
 def read_sums(folder: Path) -> dict[str, str]:
     """The digest of each file that the folder's ``SHA256SUMS`` names. Raises ``Wrong``."""
     path = folder / SUMS
-    need(path.is_file(), f"{folder}: no {SUMS}")
+    need(path.is_file(), f"{folder}: no {SUMS}: nothing pins the records")
     told: dict[str, str] = {}
     for line in path.read_text().splitlines():
         digest, _, name = line.partition("  ")
@@ -159,22 +159,21 @@ def check_sum(path: Path, told: dict[str, str]) -> None:
     need(found == told[path.name], f"{path.name}: not the bytes that {SUMS} tells of")
 
 
-def check_results(place: Path) -> tuple[int, bool]:
-    """Check a folder, which needs its ``SHA256SUMS``, or a file, with the one beside it if any.
+def check_results(place: Path) -> int:
+    """Check a folder, or a file, with the ``SHA256SUMS`` in or beside it; the records recounted.
 
-    How many records were recounted, and whether sums tell of them.
+    Raises ``Wrong``, also where there are no sums: then nothing holds what follows from nothing
+    else, and nobody would miss a record that was dropped together with what counts it.
     """
-    if not place.is_dir():
-        has_sums = (place.parent / SUMS).exists()
-        if has_sums:
-            check_sum(place, read_sums(place.parent))
-        return check_file(place), has_sums
-    files = sorted([*place.glob("*.jsonl"), *place.glob("*.json")])
+    folder, files = place.parent, [place]
+    if place.is_dir():
+        folder, files = place, sorted([*place.glob("*.jsonl"), *place.glob("*.json")])
     need(bool(files), f"{place}: no results")
     n_rows = sum(check_file(path) for path in files)
-    told = read_sums(place)
-    other = told.keys() ^ {path.name for path in files}
-    need(not other, f"{SUMS}: other files: {sorted(other)}")
+    told = read_sums(folder)
+    if place.is_dir():
+        other = told.keys() ^ {path.name for path in files}
+        need(not other, f"{SUMS}: other files: {sorted(other)}")
     for path in files:
         check_sum(path, told)
-    return n_rows, True
+    return n_rows

@@ -28,7 +28,7 @@ from kvg.digest import Digest, raw_of, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
-from kvg.store.layout import FORGOTTEN, LOST_FOUND
+from kvg.store.layout import FORGOTTEN
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
@@ -43,10 +43,9 @@ from kvg.verify.check import (
 from kvg.verify.findings import Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
+from kvg.verify.strays import stray_finding, strays
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvg.log.mending import Copy
     from kvg.store import Store
 
@@ -61,7 +60,6 @@ FOLDERS = ("objects", "tmp")
 PENDING = "tmp/pending"
 """Where running writers say what they need."""
 
-_LINK_HINT = "remove the link by hand, or put what it leads to in its place"
 _KEY_HINT = (
     "put it back from a backup of your keys; without it kvg clone makes a store that you can add to"
 )
@@ -230,9 +228,9 @@ def _fsck(
         tally.artifacts += 1
         yield from _artifact(store, digest, name, tally, threads, advance, lambda: True)
     yield from _objects(store, tally, threads, advance)
-    strays = [*_strays(store)]
-    yield from (_stray_finding(store, path) for path in strays)
-    tally.faults += len(strays)
+    stray = [*strays(store)]
+    yield from (stray_finding(store, path) for path in stray)
+    tally.faults += len(stray)
     if repair:
         from kvg.verify.repairs import repair_folders, repair_lock, repairs, set_aside
 
@@ -245,7 +243,7 @@ def _fsck(
                 yield Repaired(name, "moved", set_aside(store, store.root / name))
         needs_index = is_readable and bool(index or differing)
         for done in repairs(
-            store, tally.bad, strays, refetch, rebuild=needs_index, trust=bool(trust)
+            store, tally.bad, stray, refetch, rebuild=needs_index, trust=bool(trust)
         ):
             tally.repaired += 1
             yield done
@@ -508,49 +506,6 @@ def _object(
             if not is_needed():
                 return
     yield from tally.told(notes)
-
-
-def _strays(store: Store) -> Iterator[Path]:
-    """What is no part of a store: names in ``objects`` that are no digests, any link in the root,
-    and elsewhere what is neither a file nor a folder."""
-    yield from store.objects.strays()
-    folders = ("forgotten", "peers", "reserve", LOST_FOUND)
-    yield from (store.root / name for name in folders if _is_no_folder(store, name))
-    yield from (path for path in [store.root / "usage"] if path.is_dir())
-    yield from _not_plain(store.root, (store.objects.folder, store.root / LOST_FOUND))
-    for entry in sorted(os.scandir(store.root), key=lambda entry: entry.name):
-        if entry.is_symlink():
-            yield store.root / entry.name
-
-
-def _not_plain(folder: Path, apart: tuple[Path, ...]) -> Iterator[Path]:
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return  # gone meanwhile, or what reads it says so
-    for entry in entries:
-        path = folder / entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if path not in apart:
-                yield from _not_plain(path, apart)
-        elif not entry.is_symlink() and not entry.is_file():
-            yield path
-
-
-def is_movable(store: Store, path: Path) -> bool:
-    """Whether a stray is moved: not a link in the store's own folder, which somebody put there."""
-    return path.parent != store.root or not path.is_symlink()
-
-
-def _stray_finding(store: Store, path: Path) -> Finding:
-    name = str(path.relative_to(store.root))
-    kind = "a link" if path.is_symlink() else "not a plain file"
-    if path.is_file() and not path.is_symlink():
-        kind = "no folder, which belongs there"
-    if path.is_relative_to(store.objects.folder) and kind != "a link":
-        kind = "no object"
-    hint = "kvg fsck --repair" if is_movable(store, path) else _LINK_HINT
-    return Finding(Corrupt.code, Corrupt.kind, name, f"{name}: {kind}", hint)
 
 
 def _unreachable(store: Store) -> int | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 _REFUSED = (Corrupt, Incompatible, NotFound, Untrusted)
+_LOOKED_AT = (layout.LOGS, layout.REFS, layout.KEYS)
 _HINT = "kvg fsck --repair, then kvg push --verify by whoever pushed it"
 
 
@@ -38,13 +39,13 @@ class Published:
     @property
     def is_there(self) -> bool:
         """Whether anybody ever pushed here."""
-        return os.path.lexists(self._root / layout.LOGS)
+        return any(os.path.lexists(self._root / name) for name in _LOOKED_AT)
 
     def findings(self) -> Iterator[Finding]:
         """Every fault, each about a file or folder by its name in the store's own."""
         if not self.is_there:
             return
-        for folder in (layout.LOGS, layout.REFS, layout.KEYS):
+        for folder in _LOOKED_AT:
             if (self._root / folder).is_symlink():
                 continue  # which the look at the root tells
             for path in self._entries(folder):
@@ -56,6 +57,9 @@ class Published:
     def _entries(self, folder: str) -> Iterator[Path]:
         """The logs, and the files under the other folders; a link is followed nowhere."""
         top = self._root / folder
+        if not top.is_dir():
+            yield from [top] if os.path.lexists(top) else ()
+            return
         if folder == layout.LOGS:
             yield from sorted(top.iterdir())
             return

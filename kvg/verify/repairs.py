@@ -10,12 +10,17 @@ from kvg import durable
 from kvg.digest import Digest, hex_of, sha256, short
 from kvg.store.layout import LOST_FOUND
 from kvg.verify.check import TRUST
-from kvg.verify.fsck import INDEX, LOCK, UNREADABLE, Repaired, is_movable
+from kvg.verify.fsck import INDEX, LOCK, UNREADABLE, Repaired
+from kvg.verify.strays import is_movable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.store import Store
+
+
+MAX_LABEL_BYTES = 200
+"""Of the name that a thing had, that much stays: a number is put behind it."""
 
 
 def repairs(
@@ -109,6 +114,7 @@ def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
 
 def _moved_aside(store: Store, path: Path, label: str) -> str:
     folder, number = store.root / LOST_FOUND, 0
+    label = os.fsdecode(os.fsencode(label)[:MAX_LABEL_BYTES])
     if path == folder:
         path = store.root / f"{LOST_FOUND}.moving"
         durable.move(folder, path)

@@ -304,6 +304,25 @@ def test_an_edited_row_fails(tmp_path: Path, file: str, kind: str, field: str) -
     path.write_text("\n".join(lines) + "\n")
     done = recheck("--results", path)
     assert done.returncode == 1 and "WRONG" in done.stderr
+    assert "nothing pins" not in done.stderr  # it is the row that is told
+
+
+@pytest.mark.parametrize("how", ["an edited string", "a dropped record"])
+def test_without_sums_nothing_pins_the_records(tmp_path: Path, how: str) -> None:
+    """What no other record tells of would pass: of a folder and of a file."""
+    place = tmp_path / "results"
+    shutil.copytree(RESULTS, place)
+    path = place / "fuzz.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    row = json.loads(lines[0])
+    row["decoder"] = row["decoder"] + "x" if "decoder" in row else row["type"]
+    lines[0] = json.dumps(row) + "\n"
+    path.write_text("".join(lines if how == "an edited string" else lines[1:]))
+    assert recheck("--results", place).returncode == 1
+    (place / "SHA256SUMS").unlink()
+    for asked in (place, path):
+        done = recheck("--results", asked)
+        assert done.returncode == 1 and "nothing pins the records" in done.stderr
 
 
 def test_a_dropped_row_fails(tmp_path: Path) -> None:
