@@ -60,6 +60,11 @@ def printable(text: str) -> str:
     return "".join(map(_visible, text))
 
 
+def on_one_line(text: str) -> str:
+    """As ``printable``, on one line: for names, which may hold anything."""
+    return printable(text).replace("\n", "\\n")
+
+
 def _visible(char: str) -> str:
     number = ord(char)
     if char not in "\t\n" and (number < 32 or 127 <= number < 160):

@@ -71,8 +71,8 @@ def audit(
     """Check everything that needs no model, and gather who says what of which artifact.
 
     ``results`` are files of published figures, or folders of them. ``faults`` are those with which
-    the store was opened. Faults are findings, not errors, and what is sound beside them is told.
-    Raises ``NotFound`` and ``Corrupt`` for results.
+    the store was opened. Faults are findings, not errors, and what is sound beside them is told: a
+    file of results that can't be read is one, too. Raises ``NotFound`` for results.
     """
     *findings, summary = verify(store, settings)
     found = (*faults, *(item for item in findings if isinstance(item, Finding)))
@@ -86,6 +86,8 @@ def audit(
         artifacts = tuple(sorted(told_of, key=lambda item: (not item.refs, item.refs)))
         found = (*found, *remains.findings)
     read = remains or checked
+    figures = _published(settings, results)
+    unread = tuple(item for item in figures if isinstance(item, Finding))
     trusted = list(trust_records(ground.trust, settings))
     log, trust = ground.log, ground.trust
     return Audit(
@@ -101,7 +103,7 @@ def audit(
         signatures_ok=checked is not None and checked.signatures_ok,
         policy_ok=checked is not None and checked.policy_ok,
         required=told(lambda: required_gates(store), ()),
-        findings=found,
+        findings=(*found, *unread),
         artifacts=artifacts,
         keys=tuple(item for item in trusted if isinstance(item, TrustEntry)),
         revoked=tuple(item for item in trusted if isinstance(item, Revoked)),
@@ -111,7 +113,7 @@ def audit(
         timeline=ground.timeline,
         growth=ground.growth,
         unchecked=tuple(_unchecked(store, ground, artifacts, found, has_results=bool(results))),
-        results=_published(settings, results),
+        results=tuple(item for item in figures if isinstance(item, PublishedFigure)),
     )
 
 
@@ -121,7 +123,9 @@ def _remains(store: Store, settings: Settings) -> Remains:
     return Remains(store, threads=settings.jobs)
 
 
-def _published(settings: Settings, results: Sequence[Path]) -> tuple[PublishedFigure, ...]:
+def _published(
+    settings: Settings, results: Sequence[Path]
+) -> tuple[PublishedFigure | Finding, ...]:
     if not results:
         return ()
     from kvg.flow.published import published
@@ -217,6 +221,8 @@ def _attested(item: AuditedArtifact, store: Store, cwd: Path, found: Judgement) 
         said=tuple(map(_saying, found.opened)),
         deposited=_moment(found.provenance),
         stale=stale_now(store, cwd, found),
+        revoked=found.revoked,
+        untrusted=found.others,
     )
 
 
@@ -269,14 +275,24 @@ def _named_in(store: Store, method: Digest) -> Iterator[str]:
 def _saying(item: Opened) -> Saying:
     from kvg.objects.statement import Provenance
 
+    kind, result, points = "not counted", None, dict[str, str | None]()
     said = item.statement.predicate if item.statement else None
-    if said is None:
-        return Saying(item.index, item.envelope, (), "not counted", None, {})
     if isinstance(said, Provenance):
-        sources = {part.name: part.digest for part in (*(said.source or ()), *said.depends)}
-        return Saying(item.index, item.envelope, item.signers, "deposit", None, sources)
-    points = {part.name: part.digest for part in (*said.configuration, *said.evidence)}
-    return Saying(item.index, item.envelope, item.signers, said.gate, said.result, points)
+        kind = "deposit"
+        points = {part.name: part.digest for part in (*(said.source or ()), *said.depends)}
+    elif said is not None:
+        kind, result = said.gate, said.result
+        points = {part.name: part.digest for part in (*said.configuration, *said.evidence)}
+    return Saying(
+        item.index,
+        item.envelope,
+        item.signers,
+        kind,
+        result,
+        points,
+        revoked=item.revoked,
+        untrusted=item.others,
+    )
 
 
 def _moment(said: Provenance | None) -> int | None:

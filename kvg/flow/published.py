@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kvg import durable
 from kvg.digest import is_digest, sha256
-from kvg.errors import Corrupt, NotFound
+from kvg.errors import Corrupt, NotFound, Unreadable
 from kvg.flow.records.audit import PublishedFigure
+from kvg.flow.records.findings import Finding
 
 LINES, DOCUMENT = ".jsonl", ".json"
 MAX_FILE_BYTES = 256 << 20
@@ -22,10 +23,11 @@ SUMS = ("-summary", "-row", "-time")
 Row = Mapping[str, object]
 
 
-def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure]:
+def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure | Finding]:
     """The figures of each file, or of every ``.jsonl`` and ``.json`` file of a folder, in order.
 
-    Raises ``NotFound``, and ``Corrupt`` for a file that is not JSON Lines, nor, by its name, JSON.
+    A file that is not JSON Lines, nor, by its name, JSON, or that can't be read, is a finding, and
+    the others are shown. Raises ``NotFound`` where there is nothing.
     """
     for path in paths:
         place = cwd / path
@@ -38,7 +40,11 @@ def published(cwd: Path, paths: Sequence[Path]) -> Iterator[PublishedFigure]:
             hint = f"results are {LINES} and {DOCUMENT} files"
             raise NotFound(f"{path}: no file of results in it", hint=hint)
         for file in files:
-            yield from _figures(file, str(path / file.name) if place.is_dir() else str(path))
+            name = str(path / file.name) if place.is_dir() else str(path)
+            try:
+                yield from tuple(_figures(file, name))
+            except (Corrupt, NotFound, Unreadable) as error:
+                yield Finding(error.code, error.kind, name, error.message, error.hint)
 
 
 def _figures(file: Path, name: str) -> Iterator[PublishedFigure]:

@@ -96,7 +96,7 @@ class Keyring:
     def info(self, name: str) -> KeyInfo:
         """What is known of the key called ``name``. Raises ``NotFound``."""
         path = self._path(name)
-        data = _read_private(path, missing=f"{name}: no such key in {self.folder}")
+        data = read_private(path, missing=f"{name}: no such key in {self.folder}")
         encrypted = signing.is_encrypted(data, what=str(path))
         public = self._public(name, None if encrypted else data)
         return KeyInfo(name, public.keyid, public, encrypted, path)
@@ -261,7 +261,7 @@ class Keyring:
                 self._write(path, os.urandom(SECRET_BYTES), 0o600)
             except KvgError:
                 return None
-        found = _read_private(path, missing=f"{path}: no such file")
+        found = read_private(path, missing=f"{path}: no such file")
         return found if len(found) == SECRET_BYTES else None
 
     def _add(self, name: str, key: PrivateKey, passphrase: bytes | None) -> PrivateKey:
@@ -336,7 +336,7 @@ def load_file(path: Path, passphrase: Passphrase | None) -> PrivateKey:
     passphrase; ``Corrupt`` and ``Incompatible`` as ``kvg.signing.keys.parse_private``.
     """
     check_outside_stores(path.parent)
-    data = _read_private(path, missing=f"{path}: no such key")
+    data = read_private(path, missing=f"{path}: no such key")
     return signing.parse_private(data, what=str(path), passphrase=passphrase)
 
 
@@ -354,11 +354,15 @@ def _public_line(public: PublicKey, name: str) -> bytes:
     return (signing.encode_public(public, "openssh", name) + "\n").encode()
 
 
-def _read_private(path: Path, *, missing: str) -> bytes:
+def read_private(path: Path, *, missing: str, hint: str | None = "kvg key list") -> bytes:
+    """The bytes of a private key's file, which nobody else may read or write.
+
+    Raises ``NotFound`` saying ``missing``, ``Untrusted`` on loose permissions and what is no file.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe never answers
     except FileNotFoundError:
-        raise NotFound(missing, hint="kvg key list") from None
+        raise NotFound(missing, hint=hint) from None
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise _not_a_key(path) from None

@@ -142,24 +142,29 @@ class Judgement:
                 hint="have it pass that, by --gate where it was made, or ask for less: --require",
             )
 
+    @property
+    def revoked(self) -> tuple[str, ...]:
+        """The keys whose signatures would count, had they not been revoked before."""
+        return tuple(sorted({keyid for item in self.opened for keyid in item.revoked}))
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The keys that nobody trusts here and that envelopes name: none was looked at."""
+        return tuple(sorted({keyid for item in self.opened for keyid in item.others}))
+
     def _told(self) -> str:
-        revoked = sorted({keyid for item in self.opened for keyid in item.revoked})
-        others = sorted({keyid for item in self.opened for keyid in item.others})
-        told = [f"{keyid[:12]} is revoked" for keyid in revoked]
-        told += [f"{keyid[:12]} is not trusted" for keyid in others]
+        told = [f"{keyid[:12]} is revoked" for keyid in self.revoked]
+        told += [f"{keyid[:12]} is not trusted" for keyid in self.others]
         if not self.opened:
             told.append("it has no attestation in this store's log")
         return f": {'; '.join(told)}" if told else ""
 
     def hint(self) -> str:
         """What to do where too few keys that count have signed."""
-        others = sorted({keyid for item in self.opened for keyid in item.others})
-        if others:
-            return f"if you trust that key: kvg trust add {others[0][:12]}"
-        is_revoked = any(item.revoked for item in self.opened)
-        return (
-            "make it again with a key that counts: --key NAME" if is_revoked else "kvg trust list"
-        )
+        if self.others:
+            return f"if you trust that key: kvg trust add {self.others[0][:12]}"
+        again = "make it again with a key that counts: --key NAME"
+        return again if self.revoked else "kvg trust list"
 
 
 def judge(store: Store, digest: Digest, *, what: str) -> Judgement:

@@ -382,7 +382,7 @@ def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: 
     os.mkfifo("empty/pipe.jsonl")
     for place in ("empty", "empty/pipe.jsonl"):
         done = kvg("audit", "--results", place)
-        assert done.code == 5 and "plain file" in done.err
+        assert done.code == 5 and "plain file" in done.out
 
 
 @pytest.mark.parametrize(
@@ -406,6 +406,7 @@ def test_no_number_and_no_word_of_others_is_too_odd(
     assert done.code == 0, done.err
     assert "\x1b" not in done.out and "\u202e" not in done.out
     page = Path("a.html").read_text()
+    assert not set(page) & set("\x1b\x9b\x07\u202e\u2066")
     assert "nan" not in page[page.index("<main>") :].split("Published figures")[0]
     assert "<b>" not in page.split("</ul>")[-1] and "<img" not in page
 
@@ -458,4 +459,64 @@ def test_half_a_surrogate_pair_is_no_text(stored: Stored, kvg: Run, home: Path) 
     assert kvg("audit", "--html", "a.html").code == 5 and Path("a.html").stat().st_size
     Path("r.jsonl").write_text('{"x": "\\ud800"}\n')
     refused = kvg("audit", "--results", "r.jsonl")
-    assert refused.code == 5 and "line 1" in refused.err
+    assert refused.code == 5 and "line 1" in refused.out
+
+
+def test_one_bad_file_of_results_is_named_and_the_others_are_shown(
+    stored: Stored, kvg: Run, home: Path
+) -> None:
+    folder = Path("figures")
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"type": "a-summary", "wrong": 0}\n')
+    (folder / "b.jsonl").write_bytes(b"{broken\n")
+    (folder / "c.json").mkdir()
+    (folder / "d.jsonl").write_text('{"type": "d-summary", "wrong": 1}\n')
+    done = kvg("audit", "--results", "figures", "--html", "a.html", "--json")
+    assert done.code == 5
+    assert [figure["kind"] for figure in done.record["results"]] == ["a-summary", "d-summary"]
+    named = {item["object"]: item["message"] for item in done.record["findings"]}
+    assert set(named) == {"figures/b.jsonl", "figures/c.json"}
+    assert done.record["bytes_ok"] and all(item["stands"] for item in done.record["artifacts"])
+    page = Path("a.html").read_text()
+    assert "figures/b.jsonl" in page and "d-summary" in page
+
+
+ODD = "\x1b[2J\u202egnp\nfindings: none"
+
+
+def test_no_name_reaches_the_page_as_it_is(stored: Stored, kvg: Run, home: Path) -> None:
+    """Of a gate, of a file of results, of what lies in the store."""
+    key = stored.store.keyring.load("first")  # type: ignore[union-attr]
+    said = TestResult(PASSED, f"test:{ODD}", evidence=(Resource(ODD, sha256(b"gone")),))
+    deposit(stored.store, key, ref="odd", ids=range(60, 90), gates=[said])
+    Path("r").mkdir()
+    (Path("r") / f"{ODD.replace('/', '')}.jsonl").write_text("{broken")
+    (Path("r") / "good.jsonl").write_text(json.dumps({"type": ODD, ODD: ODD}) + "\n")
+    done = kvg("audit", "-v", "--results", "r", "--html", "a.html")
+    assert done.code == 5, done.err
+    page = Path("a.html").read_text()
+    for text in (page, done.out, done.err):
+        assert not set(text) & set("\x1b\x9b\x07\u202e\u2066")
+        assert "\nfindings: none" not in text
+    assert "\\x1b[2J\\u202egnp" in page
+
+
+def test_who_signed_and_is_revoked_is_named(stored: Stored, kvg: Run, home: Path) -> None:
+    """By an earlier key alone; by a stranger, who is only said to have signed."""
+    keyring = stored.store.keyring
+    assert keyring is not None
+    gone = keyring.load("first").public.keyid
+    assert kvg("key", "new", "second").code == 0
+    assert kvg("trust", "add", "second", "--role", "depositor", "--role", "publisher").code == 0
+    assert kvg("trust", "revoke", "first", "--size", "0", "--key", "second").code == 0
+    stranger = key_of("mallory")
+    deposit(stored.store, stranger, ref="strange", ids=range(70, 99))
+    done = kvg("audit", "--html", "a.html")
+    assert f"signed by {gone[:6]}, who is revoked" in done.out, done.out
+    assert f"it says {stranger.public.keyid[:6]}, whom nobody trusts here" in done.out
+    assert "signed by nobody" not in done.out
+    assert f"{gone[:12]}, who is revoked" in Path("a.html").read_text()
+    record = kvg("audit", "--json").record
+    demo = next(item for item in record["artifacts"] if item["refs"] == ["demo"])
+    assert demo["depositors"] == [] and demo["revoked"] == [gone]
+    assert {tuple(said["revoked"]) for said in demo["said"]} == {(gone,)}

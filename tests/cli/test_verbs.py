@@ -82,6 +82,35 @@ def test_key_round_trip(kvg: Run, home: Path) -> None:
     assert imported.code == 5 and str(pem) in imported.err
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602, 0o610, 0o601])
+def test_a_key_file_that_others_can_read_is_not_taken_in(kvg: Run, home: Path, mode: int) -> None:
+    assert kvg("key", "new", "one").code == 0
+    path = Path("two.pem")
+    path.write_bytes((home / ".local/share/kvg/keys/one.pem").read_bytes())
+    path.chmod(mode)
+    refused = kvg("key", "import", "two", "two.pem")
+    assert refused.code == 6 and "others can read" in refused.err and "chmod 600" in refused.err
+    assert [key["name"] for key in kvg("key", "list", "--json").records] == ["one"]
+    path.chmod(0o600)
+    assert kvg("key", "import", "two", "two.pem").code == 0
+    missing = kvg("key", "import", "three", "none.pem")
+    assert missing.code == 3 and "none.pem: no such file" in missing.err
+
+
+def test_a_key_comes_through_a_pipe(kvg: Run, home: Path) -> None:
+    """As ``kvg key import two <(pass show key)``: nobody else reads that."""
+    import os
+    import threading
+
+    assert kvg("key", "new", "one").code == 0
+    data = (home / ".local/share/kvg/keys/one.pem").read_bytes()
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(data))
+    writer.start()
+    assert kvg("key", "import", "two", "pipe").code == 0
+    writer.join()
+
+
 def test_encrypted_key(kvg: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     assert kvg("key", "new", "locked", "--passphrase").code == 2
     Path("secret").write_text("correct horse\n")

@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, columns, count, gates_listed, listed, size
-from kvg.cli.terminal import printable
+from kvg.cli.terminal import on_one_line, printable
 from kvg.flow.records.artifacts import Artifact, Attestation, Difference, DiffSummary, ObjectBytes
 
 
@@ -46,7 +46,7 @@ def attestation(record: Attestation, view: View) -> Iterator[str]:
     who = ", ".join(keyid[:6] for keyid in record.signers) or "nobody known"
     trusted = "trusted" if record.trusted else view.terminal.out("not trusted", "yellow")
     said = (str(record.detail[name]) for name in ("gate", "result") if name in record.detail)
-    what = printable(" ".join((record.kind, *said)))
+    what = on_one_line(" ".join((record.kind, *said)))
     yield f"{what} signed by {who}, {trusted}, log entry {record.log_index}\n"
     if view.verbose:
         for name, value in record.detail.items():

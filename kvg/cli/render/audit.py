@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from kvg.cli.render import Renderer, View
@@ -10,10 +10,13 @@ from kvg.cli.render.findings import finding
 from kvg.cli.render.keys import revocation, trusted_key
 from kvg.cli.render.stores import cosignature, log_entry
 from kvg.cli.render.words import brief, count, gates_listed, listed, size, values
-from kvg.cli.terminal import printable
+from kvg.cli.terminal import on_one_line
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure, Saying
 
 RECENT = 10
+MOST = 3
+"""How many keys are told that a statement only names."""
+
 UNREAD = "can't be read"
 
 
@@ -50,7 +53,7 @@ def audit(record: Audit, view: View) -> Iterator[str]:
             yield from published_figure(figure, view)
     yield from _section("not checked", view)
     for sentence in record.unchecked:
-        yield f"- {sentence}\n"
+        yield f"- {on_one_line(sentence)}\n"
 
 
 def log_of(record: Audit) -> str:
@@ -74,10 +77,10 @@ def artifact(record: AuditedArtifact, view: View) -> Iterator[str]:
     if record.tokens is not None and record.bytes is not None:
         shown += [f"{record.tokens:,} tokens", size(record.bytes)]
     yield "  ".join(shown) + "\n"
-    yield f"  signed by {_keys(record.depositors)}; replayed by {_keys(record.verifiers)}\n"
+    yield f"  signed by {signed_by(record, 6)}; replayed by {_keys(record.verifiers)}\n"
     yield f"  gates: {gates_listed(record.gates, record.unenclosed)}\n"
     if record.stale is not None:
-        yield f"  {view.terminal.out(printable(record.stale), 'yellow')}\n"
+        yield f"  {view.terminal.out(on_one_line(record.stale), 'yellow')}\n"
     if record.failed:
         yield f"  {view.terminal.out('failed: ' + listed(record.failed), 'red')}\n"
     if view.verbose:
@@ -91,8 +94,8 @@ def nameless(record: AuditedArtifact) -> str:
 
 
 def published_figure(record: PublishedFigure, view: View) -> Iterator[str]:
-    name = view.terminal.out(record.file, "bold")
-    yield f"{name}  {record.kind}: {values(record.figures, ', ')}\n"
+    name = view.terminal.out(on_one_line(record.file), "bold")
+    yield f"{name}  {on_one_line(record.kind)}: {values(record.figures, ', ')}\n"
     yield f"  {count(record.samples, 'sample')}, {count(len(record.digests), 'digest')}  "
     yield f"file {brief(record.digest)}\n"
     if view.verbose:
@@ -101,7 +104,30 @@ def published_figure(record: PublishedFigure, view: View) -> Iterator[str]:
 
 def saying(record: Saying, view: View) -> Iterator[str]:
     result = f" {record.result}" if record.result else ""
-    yield f"  at {record.index}: {record.kind}{result} by {_keys(record.signers)}\n"
+    yield f"  at {record.index}: {on_one_line(record.kind + result)} by {keys_of(record, 6)}\n"
+
+
+def signed_by(record: AuditedArtifact, digits: int) -> str:
+    """Who signed the deposit, and who would have been another signer."""
+    return _with_others(record.depositors, record.revoked, record.untrusted, digits)
+
+
+def keys_of(record: Saying, digits: int) -> str:
+    """Who signed the statement, and for whom it does not count."""
+    return _with_others(record.signers, record.revoked, record.untrusted, digits)
+
+
+def _with_others(
+    counted: Sequence[str], revoked: Sequence[str], untrusted: Sequence[str], digits: int
+) -> str:
+    told = [on_one_line(keyid[:digits]) for keyid in counted]
+    told += [f"{keyid[:digits]}, who is revoked" for keyid in revoked]
+    told += [
+        f"it says {on_one_line(keyid[:digits])}, whom nobody trusts here"
+        for keyid in untrusted[:MOST]
+    ]
+    told += [f"{len(untrusted) - MOST} more" for _ in untrusted[MOST : MOST + 1]]
+    return "; ".join(told) or "nobody"
 
 
 def _keys(keyids: tuple[str, ...]) -> str:

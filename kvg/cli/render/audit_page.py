@@ -6,14 +6,15 @@ below, by their digests.
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
-from kvg.cli.render.audit import UNREAD, log_of, nameless, trust_of
+from kvg.cli.render.audit import UNREAD, keys_of, log_of, nameless, signed_by, trust_of
 from kvg.cli.render.audit_style import SCRIPT, STYLE
 from kvg.cli.render.words import count, gates_listed, size, values, when
+from kvg.cli.terminal import on_one_line
 from kvg.digest import sha256_bytes
 from kvg.flow.records.audit import Audit, AuditedArtifact, PublishedFigure
 from kvg.signing import base64
@@ -27,6 +28,11 @@ WIDTH, HEIGHT, LEFT = 640, 220, 90
 LEAST, MOST = 1e-6, 1e15
 FORM = ("form", "cache")
 """What tells the rows of one measurement of grafts apart."""
+
+
+def escape(text: str) -> str:
+    """``text`` as it may stand in the page: no markup, and nothing that can't be seen."""
+    return html.escape(on_one_line(text))
 
 
 def page_of(record: Audit) -> str:
@@ -112,7 +118,7 @@ def _artifacts(record: Audit) -> str:
             "" if item.tokens is None else f"{item.tokens:,}",
             "" if item.bytes is None else size(item.bytes),
             item.model or "",
-            _keys(item.depositors),
+            signed_by(item, 12),
             _keys(item.verifiers),
             gates_listed(item.gates, item.unenclosed),
             ", ".join(item.failed),
@@ -131,7 +137,7 @@ def _said(artifacts: Sequence[AuditedArtifact]) -> str:
             f"{said.index:,}",
             said.kind,
             said.result or "",
-            _keys(said.signers),
+            keys_of(said, 12),
             "; ".join(f"{name} {digest or ''}".strip() for name, digest in said.evidence.items()),
             said.envelope,
         )

@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import artifacts_and_methods, count, size
-from kvg.cli.terminal import printable
+from kvg.cli.terminal import on_one_line
 from kvg.flow.records.findings import Finding, VerifySummary
 
 
@@ -15,7 +15,7 @@ def finding(record: Finding, view: View) -> Iterator[str]:
     kind = view.terminal.out(record.kind, "red")
     named = record.object in record.message
     message = record.message if named else f"{record.object}: {record.message}"
-    yield f"{kind}: {printable(message)}\n"
+    yield f"{kind}: {on_one_line(message)}\n"
     if record.hint is not None:
         view.aside(f"hint: {record.hint}")
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from kvg.cli.render import Renderer, View
 from kvg.cli.render.words import brief, count, listed, when
-from kvg.cli.terminal import printable
+from kvg.cli.terminal import on_one_line, printable
 from kvg.flow.records.stores import (
     CheckedReceipt,
     Cosignature,
@@ -36,7 +36,7 @@ def log_entry(record: LogEntry, view: View) -> Iterator[str]:
     if record.keyid is not None:
         parts.append(record.keyid[:6])
     if record.detail is not None:
-        parts.append(record.detail)
+        parts.append(on_one_line(record.detail))
     if record.rejected is not None:
         parts.append(f"by {listed(record.rejected)}")
     yield "  ".join(parts) + "\n"

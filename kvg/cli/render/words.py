@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from kvg.cli.terminal import on_one_line
+
 BARE = "sandbox: none"
 """What is said of a check that ran without a sandbox."""
 
@@ -56,7 +58,7 @@ def values(figures: Mapping[str, object], between: str) -> str:
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in figures.items()
     )
-    return between.join(shown)
+    return between.join(map(on_one_line, shown))
 
 
 def gates_listed(names: tuple[str, ...], unenclosed: tuple[str, ...]) -> str:
@@ -66,7 +68,7 @@ def gates_listed(names: tuple[str, ...], unenclosed: tuple[str, ...]) -> str:
 
 def listed(names: tuple[str, ...]) -> str:
     """Names joined by commas; ``none`` when there are none."""
-    return ", ".join(names) or "none"
+    return ", ".join(map(on_one_line, names)) or "none"
 
 
 def columns(terms: tuple[tuple[str, str], ...]) -> str:

@@ -69,12 +69,19 @@ def import_(
 ) -> Record:
     """Take in a private key.
 
-    Ed25519 only. An encrypted key stays encrypted.
+    Ed25519 only. An encrypted key stays encrypted. A file that others can read is refused: whoever
+    read it can sign, too.
     """
     from kvg.flow.key import import_key
+    from kvg.trust.keyring import read_private
 
     is_piped = str(file) == "-"
-    data = stdin_bytes() if is_piped else read_file(file)
+    if is_piped:
+        data = stdin_bytes()
+    elif file.is_fifo():
+        data = read_file(file)
+    else:
+        data = read_private(file, missing=f"{file}: no such file", hint=None)
     source = "standard input" if is_piped else str(file)
     return import_key(invocation(ctx).settings, name, data, source=source)
 

@@ -15,9 +15,11 @@ from kvg.frozen import frozen
 
 @frozen
 class Saying(Record):
-    """One signed statement that counts; ``result`` is that of a gate or replay, None otherwise.
+    """One signed statement; ``result`` is that of a gate or replay, None otherwise.
 
-    ``evidence`` maps the names of what it points at to digests; ``envelope`` is its own.
+    ``signers`` are the keys for which it counts, ``revoked`` those that signed it and do not count
+    any more, ``untrusted`` those that it names and nobody trusts here: that they signed is not
+    known. ``evidence`` maps the names of what it points at to digests; ``envelope`` is its own.
     """
 
     type: ClassVar[str] = "saying"
@@ -27,13 +29,15 @@ class Saying(Record):
     kind: str
     result: str | None
     evidence: Mapping[str, str | None]
+    revoked: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
 
 
 @frozen
 class AuditedArtifact(Record):
     """One artifact or method; ``stands`` says whether every check that was made held for it,
     ``stale`` why it is given to nobody all the same; ``unenclosed`` are those of ``gates`` that ran
-    without a sandbox."""
+    without a sandbox. ``revoked`` and ``untrusted`` as those of its statements."""
 
     type: ClassVar[str] = "audited-artifact"
     digest: str
@@ -53,6 +57,8 @@ class AuditedArtifact(Record):
     stale: str | None = None
     unenclosed: tuple[str, ...] = ()
     is_method: bool = False
+    revoked: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
 
 
 @frozen

@@ -40,6 +40,16 @@ def a_key_is_readable_by_others(w: World) -> None:
 
 
 @refused(Untrusted)
+def a_key_that_others_could_read_is_taken_in(w: World) -> None:
+    from kvg.trust.keyring import read_private
+
+    path = w.folder / "theirs.pem"
+    path.write_bytes(encode_private(MALLORY, None))
+    path.chmod(0o640)
+    read_private(path, missing="no such file")
+
+
+@refused(Untrusted)
 def a_key_lies_under_a_store(w: World) -> None:
     from kvg.trust.keyring import load_file
 
