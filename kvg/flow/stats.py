@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvg.flow.ls import models_by_fingerprint
 from kvg.flow.records.upkeep import Stats
+from kvg.verify.check import artifacts_there
 
 if TYPE_CHECKING:
     from kvg.digest import Digest
@@ -15,25 +16,25 @@ if TYPE_CHECKING:
 
 def stats(store: Store) -> Stats:
     """Count artifacts, tokens and pages, and what sharing pages saves. Raises ``Corrupt``."""
-    names, methods = models_by_fingerprint(store), store.methods()
+    names = models_by_fingerprint(store)
     models: Counter[str] = Counter()
-    tokens = pages = page_bytes = artifacts = 0
+    tokens = pages = page_bytes = 0
     sizes: dict[Digest, int] = {}
-    named = {*store.refs().values(), *store.artifacts()} - methods
-    for digest in sorted(named):
+    artifacts = artifacts_there(store)
+    for digest in sorted(artifacts):
         if not store.objects.has(digest):
             continue
         manifest = store.manifest(digest)
         fingerprint = manifest.model.fingerprint
         models[names.get(fingerprint) or manifest.model.architecture] += 1
-        artifacts, tokens = artifacts + 1, tokens + manifest.count
+        tokens += manifest.count
         pages += len(manifest.pages)
         page_bytes += sum(page.size for page in manifest.pages)
         sizes.update((page.digest, page.size) for page in manifest.pages)
     stored = (store.objects.stored_size(item) for item in sizes if store.objects.has(item))
     return Stats(
         refs=len(store.refs()),
-        artifacts=artifacts,
+        artifacts=len(artifacts),
         tokens=tokens,
         pages=pages,
         distinct_pages=len(sizes),

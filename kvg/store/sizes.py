@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest
+from kvg.errors import Corrupt, Incompatible, KvgError, Unreadable
 from kvg.frozen import frozen
-from kvg.store.closure import closure, idle_pins
+from kvg.store.closure import Closure, closure, idle_pins
 
 if TYPE_CHECKING:
     from kvg.store.store import Store
@@ -24,18 +25,36 @@ class Size:
     own_bytes: int
 
 
-def sizes(store: Store, digests: Iterable[Digest]) -> Iterator[Size]:
+@frozen
+class Unsized:
+    """An artifact that can't be sized, and why: nobody knows what it needs."""
+
+    digest: Digest
+    error: KvgError
+
+
+def sizes(store: Store, digests: Iterable[Digest]) -> Iterator[Size | Unsized]:
     """The sizes of ``digests``; 'only it' is meant among these and every ref and pin.
 
-    Raises ``Corrupt`` when a manifest can't be read. Objects that are missing take nothing.
+    Objects that are missing take nothing.
     """
     wanted = tuple(dict.fromkeys(digests))
-    kept = {*store.refs().values(), *store.pins(), *wanted}
+    kept = {*store.refs().values(), *store.pins(), *wanted} - idle_pins(store)
     users: Counter[Digest] = Counter()
-    for digest in kept - idle_pins(store):
-        users.update(closure(store, digest).objects())
+    needed: dict[Digest, Closure | KvgError] = {}
+    for digest in kept.union(wanted):
+        try:
+            found = needed[digest] = closure(store, digest)
+        except (Corrupt, Incompatible, Unreadable) as error:
+            needed[digest] = error
+        else:
+            users.update(found.objects())
     for digest in wanted:
-        found = [item for item in closure(store, digest).objects() if store.objects.has(item)]
-        stored = {item: store.objects.stored_size(item) for item in found}
+        known = needed[digest]
+        if isinstance(known, KvgError):
+            yield Unsized(digest, known)
+            continue
+        there = [item for item in known.objects() if store.objects.has(item)]
+        stored = {item: store.objects.stored_size(item) for item in there}
         own = sum(size for item, size in stored.items() if users[item] == 1)
-        yield Size(digest, len(found), sum(stored.values()), own)
+        yield Size(digest, len(there), sum(stored.values()), own)

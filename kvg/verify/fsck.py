@@ -77,8 +77,10 @@ class Repaired:
 
 @frozen
 class FsckSummary:
-    """Everything that was looked at. ``bytes`` are raw bytes of good objects.
+    """Everything that was looked at. ``objects`` are the good ones, ``damaged`` the others that are
+    there; ``bytes`` are raw bytes, before a codec, of the good ones.
 
+    ``artifacts`` are the store's own, ``pushed`` those that only pointers of others name.
     ``unreachable`` counts objects that gc would remove, None where that can't be told;
     ``unfinished`` artifacts that are to be forgotten and of which something is left.
     """
@@ -93,6 +95,8 @@ class FsckSummary:
     faults: int
     repaired: int
     methods: int = 0
+    damaged: int = 0
+    pushed: int = 0
 
 
 class _Tally:
@@ -102,6 +106,7 @@ class _Tally:
         self.good = 0
         self.size_bytes = 0
         self.artifacts = 0
+        self.pushed = 0
         self.methods = 0
         self.faults = 0
         self.repaired = 0
@@ -224,10 +229,12 @@ def _fsck(
     tally.faults += sum(map(len, (index, log, trust, other, peers, lost, sent, differing)))
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
+    own = artifacts_there(store) if is_readable else frozenset()
+    tally.pushed = len(frozenset(pushed.named.values()) - own)
     for name, digest in pushed.named.items():
-        tally.artifacts += 1
         yield from _artifact(store, digest, name, tally, threads, advance, lambda: True)
     yield from _objects(store, tally, threads, advance)
+    damaged = sum(map(store.objects.has, frozenset(tally.bad)))
     stray = [*strays(store)]
     yield from (stray_finding(store, path) for path in stray)
     tally.faults += len(stray)
@@ -257,6 +264,8 @@ def _fsck(
         faults=tally.faults,
         repaired=tally.repaired,
         methods=tally.methods,
+        damaged=damaged,
+        pushed=tally.pushed,
     )
 
 

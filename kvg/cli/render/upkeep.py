@@ -30,13 +30,17 @@ def repaired(record: Repaired, view: View) -> Iterator[str]:
 def fsck_summary(record: FsckSummary, view: View) -> Iterator[str]:
     told = "no faults" if not record.faults else view.terminal.out(_faults(record), "red")
     what = artifacts_and_methods(record.artifacts, record.methods)
-    yield f"{count(record.objects, 'object')}, {what}, log of {record.log_entries:,}: {told}\n"
+    if record.pushed:
+        what += f", {record.pushed:,} of others who pushed"
+    bad = f" and {record.damaged:,} damaged" if record.damaged else ""
+    objects = f"{count(record.objects, 'object')}{bad}"
+    yield f"{objects}, {what}, log of {record.log_entries:,}: {told}\n"
     if record.unfinished:
         view.aside(
             f"{count(record.unfinished, 'artifact')} to be forgotten, not wholly removed: kvg gc"
         )
     if view.verbose:
-        yield f"{size(record.bytes)} read\n"
+        yield f"{size(record.bytes)} of raw bytes read\n"
         if record.unreachable is not None:
             yield f"{count(record.unreachable, 'object')} that nothing needs: kvg gc\n"
 
@@ -64,7 +68,7 @@ def usage(record: Usage, view: View) -> Iterator[str]:
 
 def usage_summary(record: UsageSummary, view: View) -> Iterator[str]:
     parts = [
-        f"objects {size(record.object_bytes)}",
+        f"{count(record.objects, 'object')} {size(record.object_bytes)}",
         f"temporary {size(record.temporary_bytes)}",
         f"log {size(record.log_bytes)}",
         f"index {size(record.index_bytes)}",
@@ -72,9 +76,10 @@ def usage_summary(record: UsageSummary, view: View) -> Iterator[str]:
     ]
     if record.lost_found_bytes:
         parts.append(f"lost-found {size(record.lost_found_bytes)}")
+    parts.append(f"other {size(record.other_bytes)}")
     if record.quota is not None:
         parts.append(f"quota {size(record.quota)}")
-    yield f"store: {', '.join(parts)}\n"
+    yield f"store: {size(record.total_bytes)} on disk: {', '.join(parts)}\n"
 
 
 def stats(record: Stats, view: View) -> Iterator[str]:
@@ -85,8 +90,8 @@ def stats(record: Stats, view: View) -> Iterator[str]:
             ("artifacts", f"{record.artifacts:,} ({models})"),
             ("tokens", f"{record.tokens:,}"),
             ("pages", f"{record.pages:,}, {size(record.page_bytes)}"),
-            ("distinct", f"{record.distinct_pages:,}, {size(record.distinct_page_bytes)}"),
-            ("on disk", size(record.stored_page_bytes)),
+            ("distinct pages", f"{record.distinct_pages:,}, {size(record.distinct_page_bytes)}"),
+            ("pages on disk", size(record.stored_page_bytes)),
             ("attestations", f"{record.attestations:,}"),
             ("log", f"{record.log_entries:,} entries"),
             ("objects", f"{record.objects:,}"),

@@ -29,6 +29,6 @@ EXAMPLES = {
     "du": """
     $ kvg du
     handbook       74.3 MiB     74.3 MiB  sha256:9f2ab1…
-    store: objects 74.3 MiB, temporary 0 B, log 1.2 KiB, index 56.0 KiB
+    store: 74.9 MiB on disk: 28 objects 74.3 MiB, temporary 0 B, log 1.2 KiB, …
     """
 }

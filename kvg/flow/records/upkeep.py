@@ -22,8 +22,10 @@ class Repaired(Record):
 
 @frozen
 class FsckSummary(Record):
-    """A whole store checked. ``bytes`` are raw bytes of good objects.
+    """A whole store checked. ``objects`` are the good ones, ``damaged`` the others that are there;
+    ``bytes`` are raw bytes, before a codec, of the good ones.
 
+    ``artifacts`` are the store's own, ``pushed`` those that only pointers of others name.
     ``unreachable`` counts objects that gc would remove, None where that can't be told;
     ``unfinished`` artifacts that are to be forgotten and of which something is left.
     """
@@ -38,6 +40,8 @@ class FsckSummary(Record):
     faults: int
     repaired: int
     methods: int = 0
+    damaged: int = 0
+    pushed: int = 0
 
 
 @frozen
@@ -67,9 +71,11 @@ class Usage(Record):
 
 @frozen
 class UsageSummary(Record):
-    """What the store takes on disk, by kind. ``quota`` is None where there is none.
+    """What the store takes on disk, by kind, damaged and unneeded objects too.
 
-    ``reserve_bytes`` are held back so that something can be let go on a full disk.
+    ``other_bytes`` are all files of no other kind; ``total_bytes`` is the sum. ``quota`` is None
+    where there is none; it counts objects, temporary files and ``lost-found``. ``reserve_bytes``
+    are held back so that something can be let go on a full disk.
     """
 
     type: ClassVar[str] = "usage-summary"
@@ -81,14 +87,18 @@ class UsageSummary(Record):
     index_bytes: int
     reserve_bytes: int
     quota: int | None
+    other_bytes: int
+    total_bytes: int
 
 
 @frozen
 class Stats(Record):
     """The store in numbers.
 
-    ``pages`` counts those that artifacts name, ``distinct_pages`` those that are stored; the bytes
-    are raw bytes of the one and the other, then bytes on disk. ``models`` counts artifacts.
+    ``artifacts`` are those that ``fsck`` checks, ``objects`` all that are there. ``pages`` counts
+    those that artifacts name, ``distinct_pages`` each once; the bytes are raw bytes of the one and
+    the other, then bytes on disk of those that are there. ``models`` counts the artifacts whose
+    manifest is there.
     """
 
     type: ClassVar[str] = "stats"
