@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -35,14 +36,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests that go through a matrix have gone through, counted: (row, its size, points)."""
+    """What tests that go through a matrix have gone through, counted: (row, its size, points).
+
+    ``KVG_RECORDS`` names a file for the same as records, a JSON line each (``bench/matrices.py``).
+    """
     rows: dict[str, list[tuple[str, str, int]]] = {}
+    records: list[dict[str, object]] = []
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name.endswith(" matrix"):
                 rows.setdefault(name, []).append(value)
+            elif name == "record":
+                records.append(value)
     for name, found in rows.items():
         points = sum(value[2] for value in found)
         terminalreporter.write_line(f"{name}: {len(found)} rows, {points} points, none failed")
         for row, size, count in found:
             terminalreporter.write_line(f"  {row}: {size}, {count} points")
+    if place := os.environ.get("KVG_RECORDS"):
+        Path(place).write_text("".join(json.dumps(record) + "\n" for record in records))

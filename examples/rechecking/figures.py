@@ -333,6 +333,46 @@ def check_fuzz(table: Table) -> None:
         need(row["accepted"] <= row["executions"], f"{table.what}: accepted")
 
 
+def check_guided(table: Table) -> None:
+    runs, kept, what = table.of("fuzz-guided"), table.of("fuzz-corpus"), table.what
+    table.grid(runs, "decoder", "way")
+    need(sorted({r["decoder"] for r in runs}) == sorted(r["decoder"] for r in kept),
+         f"{what}: a corpus of another decoder, or one twice")  # fmt: skip
+    for row in runs:
+        expect(row, what, failures=0)
+        need(row["accepted"] <= row["executions"], f"{what}: accepted")
+    for row in kept:
+        need(row["lines"] >= row["lines_good"], f"{what}: a corpus that reaches less than nothing")
+        need((row["files"] == 0) is (row["bytes"] == 0), f"{what}: files without bytes")
+
+
+def check_stress(table: Table) -> None:
+    expect(table.one("stress"), table.what, lost=0, wrong=0)
+
+
+def check_crash(table: Table) -> None:
+    struck, lost, what = table.of("crash"), table.of("power-loss"), table.what
+    kinds = Counter[str]()
+    seen: set[tuple[str, str]] = set()
+    for row in struck:
+        expect(row, what, points=sum(row["kinds"].values()))
+        need(row["states"] <= row["points"], f"{what}: {row['verb']}: more states than faults")
+        need(all(n <= row["steps"] for n in row["kinds"].values()),
+             f"{what}: {row['verb']}: a fault at no step")  # fmt: skip
+        need(seen.isdisjoint((row["verb"], kind) for kind in row["kinds"]),
+             f"{what}: {row['verb']}: a kind of fault in two rows")  # fmt: skip
+        seen.update((row["verb"], kind) for kind in row["kinds"])
+        kinds.update(row["kinds"])
+    table.grid(lost, "verb")
+    for row in lost:
+        need(row["tried"] <= row["states"], f"{what}: {row['verb']}: tried on more than there are")
+    row = table.one("crash-summary")
+    need(dict(kinds) == row["kinds"], f"{what}: kinds of faults")
+    expect(row, what, verbs=len({r["verb"] for r in struck}), points=sum(kinds.values()),
+           power_verbs=len(lost), power_states=sum(r["states"] for r in lost),
+           power_tried=sum(r["tried"] for r in lost))  # fmt: skip
+
+
 def check_store(table: Table) -> None:
     what = table.what
     for row in table.of("verify"):

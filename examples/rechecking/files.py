@@ -51,6 +51,9 @@ BENCHES: tuple[tuple[str, Callable[[Table], None]], ...] = (
     ("families-answer families-summary", f.check_families),
     ("class prereg-sample prereg-summary own foreign", f.check_prereg),
     ("fuzz", f.check_fuzz),
+    ("bench-machine fuzz-guided fuzz-corpus", f.check_guided),
+    ("bench-machine stress", f.check_stress),
+    ("bench-machine crash power-loss crash-summary", f.check_crash),
     ("machine verify growth", f.check_store),
     (
         "bench-setup restore-row restore-stage restore-verified restore-part restore-other "

@@ -66,6 +66,15 @@ SHAPES = {
     "own": "class:s exit:n",
     "foreign": "class:s prereg_of:s exit:n",
     "fuzz": "decoder:s seed:n executions:n accepted:n failures:n seconds:x grown_kb:n",
+    "fuzz-guided": "decoder:s way:s executions:n accepted:n failures:n edges:n inputs:n lines:n "
+    "seconds:x grown_kb:n",
+    "fuzz-corpus": "decoder:s files:n bytes:n lines:n lines_good:n edits:n lines_edits:n",
+    "stress": "writers:n readers:n collectors:n seconds:x deposited:n named:n unnamed:n "
+    "gone_before_named:n verified:n gone_meanwhile:n sweeps:n removed:n lost:n wrong:n",
+    "crash": "verb:s steps:n states:n points:n kinds:o",
+    "power-loss": "verb:s states:n tried:n",
+    "crash-summary": "form:s verbs:n points:n kinds:o power_verbs:n power_states:n power_tried:n "
+    "seconds:x",
     "verify": "bytes:n seconds:x cpu_seconds:x memory_mb:x gb_per_s:x sha256_all_cores_gb_per_s:x "
     "ratio:x start_seconds:x start_runs:l ratio_without_start:x runs:l sha256_runs_gb_per_s:l",
     "growth": "command:s artifacts:n objects:n seconds:x cpu_seconds:x memory_mb:x",
@@ -127,6 +136,12 @@ RAW = {
     "recurring-summary": "budget",
     "class": "prereg.log_index prereg.time",
     "fuzz": "seed executions accepted seconds grown_kb",
+    "fuzz-guided": "executions accepted edges inputs lines seconds grown_kb",
+    "fuzz-corpus": "files bytes lines lines_good edits lines_edits",
+    "stress": "writers readers collectors seconds deposited named unnamed gone_before_named "
+    "verified gone_meanwhile sweeps removed",
+    "crash": "steps states",
+    "crash-summary": "seconds",
     "verify": "bytes runs start_runs sha256_runs_gb_per_s",
     "growth": "artifacts objects seconds cpu_seconds memory_mb",
     "restore-row": "tokens bytes_raw bytes_stored prefill_ms runs_ms",

@@ -8,6 +8,7 @@ that nothing is wrong.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,11 @@ from tests.store.faults import (
     hooked,
     quick_folder,
     run,
+    struck,
 )
 
+MATRIX = "exchange matrix"
+KILL = KINDS[0].name
 STRUCK = [kind for kind in KINDS if not kind.is_deadly]
 
 
@@ -158,10 +162,7 @@ def test_push_killed_at_every_step(pushing: Pushing, record_property: Callable[.
         pushing.again()
         killed_at(pushing.alice.push, at)
         pushing.check()
-    record_property(
-        "exchange matrix",
-        ("push, kill -9", f"{total} steps, {len(pushing.judged)} states", len(range(1, total + 1))),
-    )
+    struck(record_property, MATRIX, "push, killed", total, len(pushing.judged), {KILL: total})
 
 
 @pytest.mark.slow
@@ -169,21 +170,15 @@ def test_push_struck_at_every_step(pushing: Pushing, record_property: Callable[.
     recorder = Recorder([])
     with hooked(recorder):
         pushing.alice.push()
-    points = 0
+    points = Counter[str]()
     for at, name in enumerate(recorder.names, 1):
         for kind in kinds_for(at, name):
             pushing.again()
             run(pushing.alice.push, kind, at)
             pushing.check()
-            points += 1
-    record_property(
-        "exchange matrix",
-        (
-            "push, other faults",
-            f"{len(recorder.names)} steps, {len(pushing.judged)} states",
-            points,
-        ),
-    )
+            points[kind.name] += 1
+    n_steps = len(recorder.names)
+    struck(record_property, MATRIX, "push, other faults", n_steps, len(pushing.judged), points)
 
 
 @pytest.mark.slow
@@ -207,10 +202,7 @@ def test_pull_killed_at_every_step(
         again = bob.pull()
         assert not again.findings
         assert bob.store.ref("demo") == newer
-    record_property(
-        "exchange matrix",
-        ("pull, kill -9", f"{total} steps, {len(judged)} states", len(range(1, total + 1))),
-    )
+    struck(record_property, MATRIX, "pull, killed", total, len(judged), {KILL: total})
 
 
 @pytest.mark.slow
@@ -226,11 +218,11 @@ def test_pull_struck_at_every_step(
     recorder = Recorder([])
     with hooked(recorder):
         bob.pull()
-    points, judged = 0, Judged()
+    points, judged = Counter[str](), Judged()
     for at, name in enumerate(recorder.names, 1):
         for kind in kinds_for(at, name):
             copy(tmp_path / "bob0", bob.folder)
-            points += 1
+            points[kind.name] += 1
             is_done = run(bob.pull, kind, at)
             if not judged.is_new(is_done, bob.folder):
                 continue
@@ -238,10 +230,7 @@ def test_pull_struck_at_every_step(
             assert bob.store.ref("demo") in ((newer,) if is_done else (older, newer)), (kind, at)
             assert not bob.pull().findings
             assert bob.store.ref("demo") == newer
-    record_property(
-        "exchange matrix",
-        ("pull, other faults", f"{len(recorder.names)} steps, {len(judged)} states", points),
-    )
+    struck(record_property, MATRIX, "pull, other faults", len(recorder.names), len(judged), points)
 
 
 def kinds_for(at: int, name: str) -> list[Kind]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, partialmethod
 from pathlib import Path
@@ -20,11 +21,12 @@ from kvg.remote import open_remote
 from kvg.remote.layout import object_name
 from kvg.remote.registry import RegistryRemote
 from tests.exchange.conftest import Person
-from tests.exchange.test_crash import killed_at, steps_of
+from tests.exchange.test_crash import KILL, MATRIX, killed_at, steps_of
 from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
 from tests.exchange.test_remote_gc import there
 from tests.remote.programs import registry
 from tests.remote.servers import serving
+from tests.store.faults import struck
 
 
 def forgotten(
@@ -150,7 +152,7 @@ def test_no_such_remote_forgets_nothing(alice: Person) -> None:
 
 
 def test_killed_at_any_step_the_same_command_ends_it(
-    alice: Person, share: Path, tmp_path: Path
+    alice: Person, share: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Each step of the remote's part; those of the store's own are its own tests'."""
     ids = [range(5 + n, 30 + n) for n in range(40)]
@@ -163,7 +165,8 @@ def test_killed_at_any_step_the_same_command_ends_it(
     alice.push()
     both = steps_of(lambda: forgotten(alice, "second"))
     every = 1 if os.environ.get("KVG_CRASH_ALL") else 5
-    for n, at in enumerate(range(first - 4, both, every), 2):
+    struck_at = range(first - 4, both, every)
+    for n, at in enumerate(struck_at, 2):
         gone = alice.deposit("demo", ids[n % 40])
         alice.push()
         killed_at(partial(forgotten, alice, gone), at)
@@ -181,6 +184,8 @@ def test_killed_at_any_step_the_same_command_ends_it(
 
     collect(alice)
     assert there(share) == left  # not one object of what was forgotten was left behind
+    n_points, n_steps = len(struck_at), both - first + 4
+    struck(record_property, MATRIX, "forget there, killed", n_steps, n_points, {KILL: n_points})
 
 
 def test_over_every_kind(place: Place, tmp_path: Path) -> None:  # noqa: F811

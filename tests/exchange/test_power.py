@@ -69,7 +69,7 @@ def test_the_remote_of_a_push(pushing: Pushing, record_property: Callable[..., N
         put_back(tree, pushing.share, with_index=number % 2 == 0)
         pushing.check()
     assert len(trees) > 20 and len(tried) > 1
-    record_property("power loss matrix", ("push, the remote", f"{len(trees)} states", len(tried)))
+    power.tried(record_property, "push, the remote", len(trees), len(tried))
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_who_pulls(
         assert bob.store.ref("demo") == newer
         check_nothing_partial(bob)
     assert len(trees) > 20 and len(tried) > 1
-    record_property("power loss matrix", ("pull", f"{len(trees)} states", len(tried)))
+    power.tried(record_property, "pull", len(trees), len(tried))
 
 
 @pytest.mark.slow

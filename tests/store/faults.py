@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,3 +226,30 @@ def run(work: Callable[[], object], kind: Kind, at: int) -> bool:
         except KeyboardInterrupt:
             return False
     return True
+
+
+def struck(
+    record_property: Callable[[str, object], None],
+    matrix: str,
+    row: str,
+    n_steps: int,
+    n_states: int,
+    points: Mapping[str, int],
+) -> None:
+    """Have it told and recorded how often each kind of fault struck a verb of ``n_steps`` steps.
+
+    ``row`` is the verb, and after a comma what this is about where it has several rows.
+    """
+    total = sum(points.values())
+    record_property(matrix, (row, f"{n_steps} steps, {n_states} states", total))
+    record_property(
+        "record",
+        {
+            "type": "crash",
+            "verb": row.partition(",")[0],
+            "steps": n_steps,
+            "states": n_states,
+            "points": total,
+            "kinds": dict(points),
+        },
+    )

@@ -343,3 +343,13 @@ def states(disk: Disk, steps: list[Step], *, most: int = 64) -> list[Tree]:
                 )
             found.setdefault(label.hexdigest(), tree)
     return list(found.values())
+
+
+def tried(
+    record_property: Callable[[str, object], None], verb: str, n_states: int, n_tried: int
+) -> None:
+    """Have it told and recorded on how many of the folders that may be left ``verb`` was tried."""
+    record_property("power loss matrix", (verb, f"{n_states} states", n_tried))
+    record_property(
+        "record", {"type": "power-loss", "verb": verb, "states": n_states, "tried": n_tried}
+    )

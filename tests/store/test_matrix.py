@@ -6,6 +6,7 @@ interrupted is absent or whole, and doing it again brings it to its end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,17 @@ from kvg.verify import verify_artifact
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
 from tests import artifacts as a
-from tests.store.faults import KINDS, Judged, Kind, Recorder, copy_tree, hooked, quick_folder, run
+from tests.store.faults import (
+    KINDS,
+    Judged,
+    Kind,
+    Recorder,
+    copy_tree,
+    hooked,
+    quick_folder,
+    run,
+    struck,
+)
 
 FIRST, OLD, GONE, NEW = range(5, 32), range(40, 55), range(5, 26), range(5, 30)
 BOB = a.key_of("bob")
@@ -216,13 +227,12 @@ def test_every_fault_at_every_step(
 ) -> None:
     with quick_folder() as folder:
         names = steps_of(verb, base, folder)
-        points, judged = 0, Judged()
+        points, judged = Counter[str](), Judged()
         for kind in KINDS:
             for at, name in enumerate(names, 1):
                 if kind.steps and name not in kind.steps:
                     continue
                 strike(verb, kind, at, copied(base, folder), judged)
-                points += 1
-    assert points >= 4 * len(names) > 0
-    size = f"{len(names)} steps, {len(judged)} states"
-    record_property("crash matrix", (verb.name, size, points))
+                points[kind.name] += 1
+    assert points.total() >= 4 * len(names) > 0
+    struck(record_property, "crash matrix", verb.name, len(names), len(judged), points)

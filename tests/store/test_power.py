@@ -99,7 +99,7 @@ def test_power_loss_at_every_point(
             store.close()
             shutil.rmtree(place)
     assert len(trees) >= len(tried) > (verb.name != "reindex")
-    record_property("power loss matrix", (verb.name, f"{len(trees)} states", len(tried)))
+    power.tried(record_property, verb.name, len(trees), len(tried))
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)

@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("KVG_STRESS_SECONDS", "4"))
 WRITERS, READERS, COLLECTORS = (6, 4, 2) if SECONDS >= 60 else (3, 2, 2)
 
+COUNTED = (
+    "deposited", "named", "unnamed", "gone_before_named", "verified", "gone_meanwhile", "sweeps",
+    "removed", "lost", "wrong",
+)  # fmt: skip
+"""What the processes count. ``lost``: what a name that stands stands for is not there; ``wrong``:
+it is there and not as it was. ``gone_before_named``, ``gone_meanwhile``: no name held it."""
+
 HEAD = """
 import json, random, sys, time
+from collections import Counter
 from pathlib import Path
 from kvg.errors import Corrupt, KvgError
 from kvg.store import Store
@@ -31,11 +41,16 @@ from kvg.verify import verify_artifact
 from tests import artifacts as a
 folder, me, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 store = Store.open(folder, keyring=a.make_keyring(folder))
-choice, end, count = random.Random(me), time.monotonic() + seconds, 0
+choice, end, counts = random.Random(me), time.monotonic() + seconds, Counter(lost=0, wrong=0)
 def whole(digest):
     artifact = verify_artifact(store, digest)
     for page in artifact.manifest.pages:
         artifact.read_page(page)
+def failed(what, message):
+    counts[what] += 1
+    print(f"{what}: {message}", file=sys.stderr)
+def is_missing(error):
+    return isinstance(error, Corrupt) and "missing" in error.message
 """
 
 WRITER = """
@@ -48,16 +63,25 @@ while time.monotonic() < end:
     try:
         if known and digest in store.artifacts() and store.objects.has(digest):
             store.set_ref(name, digest)
+            done = "named"
         else:
             a.deposit(store, key, ref=name, ids=ids)
+            done = "deposited"
     except Corrupt as error:
-        assert known and "missing" in error.message, error.message  # it went before it was named
+        if not (known and is_missing(error)):
+            raise
+        counts["gone_before_named"] += 1
         continue
-    assert store.ref(name) == digest
-    whole(digest)
-    count += 1
+    try:
+        if store.ref(name) != digest:
+            failed("lost", f"{name} is not {digest}")
+        whole(digest)
+    except KvgError as error:
+        failed("lost" if is_missing(error) else "wrong", f"{name}: {error.message}")
+    counts[done] += 1
     if choice.random() < 0.4:
         store.set_ref(name, None)
+        counts["unnamed"] += 1
 """
 
 READER = """
@@ -72,14 +96,18 @@ while time.monotonic() < end:
             continue
         try:
             whole(digest)
-            count += 1
-        except KvgError as error:  # it may go once its name has moved, were it there and back
-            assert store.history(name) != moves, (name, digest, error.message)
+            counts["verified"] += 1
+        except KvgError as error:
+            if store.history(name) != moves:  # its name moved, were it there and back: it may go
+                counts["gone_meanwhile"] += 1
+            else:
+                failed("lost" if is_missing(error) else "wrong", f"{name}: {error.message}")
 """
 
 COLLECTOR = """
 while time.monotonic() < end:
-    count += sweep(store, batch=5).objects
+    counts["removed"] += sweep(store, batch=5).objects
+    counts["sweeps"] += 1
 """
 
 
@@ -88,7 +116,7 @@ def start(code: str, folder: Path, me: int) -> subprocess.Popen[str]:
         [
             sys.executable,
             "-c",
-            f"{HEAD}\n{code}\nprint(json.dumps(count))",
+            f"{HEAD}\n{code}\nprint(json.dumps(counts))",
             os.fspath(folder),
             str(me),
             str(SECONDS),
@@ -103,23 +131,32 @@ def start(code: str, folder: Path, me: int) -> subprocess.Popen[str]:
 def test_field_s09_nothing_is_lost_between_writers_readers_and_collectors(
     record_property: Callable[[str, object], None],
 ) -> None:
-    counts: dict[str, int] = {}
+    counts = Counter(dict.fromkeys(COUNTED, 0))
+    began = time.monotonic()
     with quick_folder() as folder:
         store, key = a.make_store(folder)
         kept = a.deposit(store, key, ref="kept", ids=range(50, 77))
         running = [("writers", start(WRITER, folder, me)) for me in range(WRITERS)]
         running += [("readers", start(READER, folder, me)) for me in range(READERS)]
         running += [("collectors", start(COLLECTOR, folder, me)) for me in range(COLLECTORS)]
+        told = ""
         for role, process in running:
             out, err = process.communicate(timeout=SECONDS * 20 + 120)
             assert process.returncode == 0, f"{role}: {err}"
-            counts[role] = counts.get(role, 0) + json.loads(out)
-        assert [found for found in fsck(store) if isinstance(found, Finding)] == []
-        assert store.refs()["kept"] == kept.digest
-    assert all(count > 0 for count in counts.values()), counts
-    for role, word in (
-        ("writers", "artifacts written"),
-        ("readers", "artifacts verified"),
-        ("collectors", "objects removed"),
-    ):
-        record_property("stress matrix", (role, word, counts[role]))
+            counts.update(json.loads(out))
+            told += err
+        seconds = round(time.monotonic() - began, 1)
+        found = [found for found in fsck(store) if isinstance(found, Finding)]
+        counts["wrong"] += len(found)
+        counts["lost"] += store.refs().get("kept") != kept.digest
+    assert (counts["lost"], counts["wrong"]) == (0, 0), (told, found)
+    assert set(counts) == set(COUNTED)
+    written = counts["deposited"] + counts["named"]
+    assert min(written, counts["verified"], counts["removed"]) > 0, counts
+    sizes = {"writers": WRITERS, "readers": READERS, "collectors": COLLECTORS}
+    record_property("record", {"type": "stress", **sizes, "seconds": seconds, **counts})
+    points = written + counts["unnamed"] + counts["verified"] + counts["sweeps"]
+    size = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())
+    record_property(
+        "stress matrix", (", ".join(f"{n} {role}" for role, n in sizes.items()), size, points)
+    )
