@@ -1,12 +1,13 @@
 """What makes one call after the other in an enclosure, with as little as can be between them.
 
-``serve`` makes each call in a fork that alone learns what it is called with, through a file in
-memory; the answer comes back in the same. When that process ends, all others inside are killed,
-what they left in files and in System V IPC is removed, and then the next call is read. The memory
-and open files of the harness can't be reached from a call; one that kills it, or changes its limits
-or its priority on processors, ends the run. What goes on all the same: the numbers of processes,
-POSIX message queues, keyrings, the priority of input and output, network counters. Without an
-enclosure what a call has started is ended all the same, and nothing else of this holds.
+``serve`` makes each call in a fork that alone learns what it is called with, through a file
+without a name; the answer comes back in the same. When that process ends, all others inside are
+killed, the files that they left are removed, and then the next call is read; of the kernel they
+can ask nothing that stays (``kvg.sandbox.syscalls``). The memory and open files of the harness can't
+be reached from a call; one that kills it, or changes its limits or its priority on processors, ends
+the run. What goes on all the same: the numbers of processes, the priority of input and output,
+network counters. Without an enclosure what a call has started is ended all the same, and nothing
+else of this holds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ import _ctypes, _signal
 # that no kill from here reaches. So all other processes that there are are then its own to end.
 IS_ALONE = posix.getpid() <= 2
 FOLDERS = ('/tmp', '/dev/shm')
-SYSTEM_V = {'shm': ('shmctl', 0, 0), 'msg': ('msgctl', 0, 0), 'sem': ('semctl', 0, 0, 0)}
 DUMPABLE, SUBREAPER = 4, 36
 PRINTED = ((4, 0), (8, 0), (10, 0), (1031, 65536))  # fcntl: flags, owner, signal, size of the pipe
 desk = memoryview(bytearray(65536))  # all of a call that passes through here, and it is wiped
@@ -94,14 +94,6 @@ def clear():
         restore(folder)
         empty(folder)
         restore(folder)
-    for kind, (control, *rest) in SYSTEM_V.items():
-        try:
-            with open('/proc/sysvipc/' + kind) as file:
-                lines = file.read().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            from_libc(control, int(line.split()[1]), *rest)
     for setting in PRINTED:
         from_libc('fcntl', 2, *setting)
     from_libc('flock', 2, 8)
@@ -130,10 +122,14 @@ def run(paper, work):
         posix._exit(0)
     finally:
         posix._exit(1)
+def blank_paper():
+    if IS_ALONE:  # no name can be given to it, and what it holds counts as what is in the folder
+        return posix.open('/tmp', posix.O_TMPFILE | posix.O_EXCL | posix.O_RDWR, 0o600)
+    return posix.memfd_create('call')
 def serve(asks, gives, name, work, most, agreed=b''):
     head = read(asks, 16)
     while head:
-        paper = posix.memfd_create('call')
+        paper = blank_paper()
         move(asks, paper, int(head[1:]))
         posix.lseek(paper, 0, 0)
         child = posix.fork()

@@ -2,7 +2,8 @@
 
 What runs inside has a user of its own, no network, a read-only system, a private ``/tmp`` that is
 gone afterwards, and sees no file of the host but the system's programs and what it is given. It
-does **not** filter system calls: a fault in the kernel is not what this protects from.
+can't ask the kernel for what counts towards no limit (``syscalls.py``). A fault in the kernel is
+not what this protects from.
 """
 
 from kvg.sandbox.enclosure import Enclosure, find_enclosure, no_enclosure

@@ -19,6 +19,7 @@ from kvg.objects.statement import NO_SANDBOX
 from kvg.sandbox.enclosure import HINT, Enclosure, environment, python_program
 from kvg.sandbox.limits import Limits
 from kvg.sandbox.outcome import Outcome, limit_met
+from kvg.sandbox.syscalls import system_call_filter
 
 if TYPE_CHECKING:
     from kvg.sandbox.keeper import Keeper
@@ -160,16 +161,17 @@ class Started:
             return False
         if self._enclosure.program is None:
             return False
-        argv = self._enclosure.argv(readable=(), hidden=(), tmp_bytes=1 << 20)
-        told = subprocess.run(
-            (*argv, "--", *self._enclosure.inner_argv(), _TRUE),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment(),
-            check=False,
-        )
+        with _enclosed(Job((_TRUE,)), self._enclosure) as (argv, fds):
+            told = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=fds,
+                cwd="/",
+                env=environment(),
+                check=False,
+            )
         return told.returncode != 0
 
     def stop(self) -> None:
@@ -200,8 +202,10 @@ def _enclosed(job: Job, enclosure: Enclosure) -> Iterator[tuple[tuple[str, ...],
         ]
         for name, fd in fds.items():
             argv += ["--perms", "0555", "--ro-bind-data", str(fd), f"/tmp/{name}"]
+        filter_fd = stack.enter_context(_memory_file("filter", system_call_filter()))
+        argv += ["--seccomp", str(filter_fd)]
         argv += ["--chdir", "/tmp", "--remount-ro", "/", "--", *enclosure.inner_argv()]
-        yield (*argv, _PRLIMIT, *_limits(job), *job.argv), (*fds.values(),)
+        yield (*argv, _PRLIMIT, *_limits(job), *job.argv), (*fds.values(), filter_fd)
 
 
 def _limits(job: Job) -> tuple[str, ...]:

@@ -86,11 +86,13 @@ def leave_in_files() -> None:
     os.chmod("/tmp/a", 0)
 
 
-def leave_in_system_v() -> None:
+def leave_in_the_kernel() -> None:
     libc = ctypes.CDLL(None)
-    assert libc.shmget(7, 64, 0o1600) >= 0
-    assert libc.msgget(7, 0o1600) >= 0
-    assert libc.semget(7, 1, 0o1600) >= 0
+    libc.shmget(7, 64, 0o1600)
+    libc.msgget(7, 0o1600)
+    libc.semget(7, 1, 0o1600)
+    libc.mq_open(b"/left", 0o102, 0o600, None)
+    assert libc.syscall({"x86_64": 248}.get(os.uname().machine, 217), b"user", b"left", b"x", 1, -3)
 
 
 def leave_in_standard_error() -> None:
@@ -109,10 +111,14 @@ def what_is_left() -> list[str]:
     for kind in ("shm", "msg", "sem"):
         with open(f"/proc/sysvipc/{kind}") as file:
             found += [kind] * (len(file.readlines()) - 1)
+    libc = ctypes.CDLL(None)
+    found += ["queue"] * (libc.mq_open(b"/left", 0) >= 0)
+    find_key = {"x86_64": 249}.get(os.uname().machine, 218)
+    found += ["key"] * (libc.syscall(find_key, b"user", b"left", None, 0) > 0)
     return found if os.get_blocking(2) else [*found, "a flag"]
 
 
-LEAVE = (leave_in_processes, leave_in_files, leave_in_system_v, leave_in_standard_error)
+LEAVE = (leave_in_processes, leave_in_files, leave_in_the_kernel, leave_in_standard_error)
 
 
 def program_of(*functions: Callable[..., object], solve: str) -> bytes:

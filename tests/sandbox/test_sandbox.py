@@ -270,3 +270,73 @@ def test_names_of_files_are_plain(name: str) -> None:
 def test_limits_are_positive() -> None:
     with pytest.raises(UsageError):
         Limits(wall_s=0)
+
+
+HOARDS = {
+    "memory files": """
+import os
+for n in range(100):
+    fd = os.memfd_create(str(n))
+    for _ in range(8):
+        os.write(fd, bytes(4 << 20))
+""",
+    "a segment that nobody maps": """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+for n in range(100):
+    segment = libc.shmget(0, 32 << 20, 0o1600)
+    if segment < 0:
+        raise OSError(ctypes.get_errno(), "shmget")
+    address = libc.shmat(segment, None, 0)
+    ctypes.memset(address, 1, 32 << 20)
+    libc.shmdt(ctypes.c_void_p(address))
+""",
+    "a file system of its own": """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x10000000 | 0x20000) or libc.mount(b"x", b"/tmp", b"tmpfs", 0, None):
+    raise OSError(ctypes.get_errno(), "mount")
+for n in range(100):
+    with open(f"/tmp/{n}", "wb") as file:
+        file.write(bytes(32 << 20))
+""",
+    "one by way of clone": """
+import ctypes, signal
+libc = ctypes.CDLL(None, use_errno=True)
+pid = libc.syscall({"x86_64": 56}.get(__import__("os").uname().machine, 220),
+                   ctypes.c_ulong(0x10000000 | 0x20000 | signal.SIGCHLD), None, None, None, None)
+if pid < 0:
+    raise OSError(ctypes.get_errno(), "clone")
+if pid == 0:
+    if libc.mount(b"x", b"/tmp", b"tmpfs", 0, None):
+        __import__("os")._exit(3)
+    for n in range(100):
+        with open(f"/tmp/{n}", "wb") as file:
+            file.write(bytes(32 << 20))
+    __import__("os")._exit(0)
+status = __import__("os").waitpid(pid, 0)[1]
+assert status == 0, status
+""",
+}
+
+
+@pytest.mark.parametrize("code", HOARDS.values(), ids=HOARDS)
+def test_memory_that_belongs_to_no_process(run_python: RunPython, code: str) -> None:
+    """Three gigabytes of it, where 128 MiB may be had: what holds them can't be had at all."""
+    done = run_python(
+        f"{code}\nprint('kept', flush=True)\n", limits=Limits(wall_s=20, memory_bytes=128 * MIB)
+    )
+    assert b"kept" not in done.stdout and not done.is_done
+
+
+def test_what_a_checker_needs_of_the_kernel_is_there(run_python: RunPython) -> None:
+    done = run_python(
+        "import os, subprocess, threading, tempfile\n"
+        "thread = threading.Thread(target=print, args=('thread',)); thread.start(); thread.join()\n"
+        "print(subprocess.run(['/bin/echo', 'process'], capture_output=True).stdout)\n"
+        "pid = os.fork()\nif pid == 0: os._exit(0)\nprint(os.waitpid(pid, 0)[1])\n"
+        "with tempfile.TemporaryFile() as file: file.write(b'x')\n"
+    )
+    assert done.is_done, done
+    assert done.stdout == b"thread\nb'process\\n'\n0\n"
