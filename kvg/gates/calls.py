@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
@@ -42,6 +43,7 @@ MAX_ANSWER_BYTES: Final = 1_000_000
 MAX_ANSWER_DEPTH: Final = 32
 """Lists in lists."""
 OVER_CPU: Final = "over the limit on cpu"
+_WHOLE: Final = re.compile(r"-?[0-9]+")
 _HARNESS: Final = (
     SERVE
     + r"""
@@ -397,7 +399,10 @@ def decode_value(value: object, *, depth: int = 0) -> Answer:
         case "fraction":
             from fractions import Fraction
 
-            return Fraction(content)
+            over, line, under = content.partition("/")
+            if not (_WHOLE.fullmatch(over) and (not line or _WHOLE.fullmatch(under))):
+                raise ValueError("not a whole number, or one over another")
+            return Fraction(int(over), int(under or "1"))
         case "date":
             from datetime import date
 

@@ -3,11 +3,11 @@
 ``serve`` makes each call in a fork that alone learns what it is called with, through a file
 without a name; the answer comes back in the same. When that process ends, all others inside are
 killed, the files that they left are removed, and then the next call is read; of the kernel they
-can ask nothing that stays (``kvg.sandbox.syscalls``). The memory and open files of the harness can't
-be reached from a call; one that kills it, or changes its limits or its priority on processors, ends
-the run. What goes on all the same: the numbers of processes, the priority of input and output,
-network counters. Without an enclosure what a call has started is ended all the same, and nothing
-else of this holds.
+can ask nothing that stays (``kvg.sandbox.syscalls``). The memory and open files of the harness
+can't be reached from a call; one that kills it, or changes its limits or its priority on
+processors, ends the run. What goes on all the same: the numbers of processes, the priority of input
+and output, network counters. Without an enclosure what a call has started is ended all the same,
+and nothing else of this holds.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kvg.problem.naming import bindings, docstring, names_seen, names_used, sees
 MAX_DEPTH: Final = 400
 """Levels of arrays and objects in the document of one tree; deeper code is not addressed."""
 
-_DROPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "type_ignores"})
+_DROPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _NAMED: Final = frozenset({"id", "arg", "name", "asname", "rest"})
 """Fields that hold a name that the block may bind; attributes and keywords of calls are not."""
 

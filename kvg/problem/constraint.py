@@ -19,7 +19,7 @@ from kvg.canon import Json
 from kvg.errors import UsageError
 from kvg.problem.code import parse_python
 from kvg.problem.literals import NUMERIC
-from kvg.problem.naming import LOOKING
+from kvg.problem.looking import LOOKING
 
 MAX_CHARS: Final = 1 << 16
 _NUMERIC_CALLS: Final = frozenset({"len", "abs", "gcd", "lcm", "ord", "int", "float", "round"})

@@ -7,10 +7,10 @@ spelt: an attribute, a keyword, a string, Python's own names, or code that looks
 from __future__ import annotations
 
 import ast
-import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Final
+
+from kvg.problem.looking import looks, shows_functions, words_of
 
 _BUILTINS = """
 ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup BlockingIOError
@@ -35,21 +35,6 @@ sorted staticmethod str sum super tuple type vars zip
 BUILTINS: Final = frozenset(_BUILTINS.split())
 """Names that stand for something where nothing binds them."""
 
-_LOOKING = """
-breakpoint compile delattr dir eval exec getattr globals hasattr help locals setattr vars
-"""
-LOOKING: Final = frozenset(_LOOKING.split())
-"""Functions by which code sees names, or runs text."""
-
-_MODULES = """
-ast builtins code dis doctest gc importlib inspect logging pdb pickle pickletools pkgutil pydoc
-runpy symtable sys timeit tokenize trace traceback types warnings
-"""
-_LOOKING_MODULES: Final = frozenset(_MODULES.split())
-_INNER: Final = ("co_", "gi_", "cr_", "ag_", "f_", "tb_")
-"""How attributes of Python's own objects for code that runs begin."""
-_WORD: Final = re.compile(r"[^\W\d]\w*")
-
 
 def docstring(node: ast.AST) -> ast.Constant | None:
     """The docstring with which the body of ``node`` begins."""
@@ -67,11 +52,6 @@ def docstring(node: ast.AST) -> ast.Constant | None:
             return None
 
 
-def words_of(text: str) -> frozenset[str]:
-    """What in ``text`` could be a name, spelt as Python reads it."""
-    return frozenset(_WORD.findall(unicodedata.normalize("NFKC", text)))
-
-
 def names_used(tree: ast.AST) -> set[str]:
     """Names that the code reads, writes, or says are of another scope."""
     found = set[str]()
@@ -85,14 +65,13 @@ def names_used(tree: ast.AST) -> set[str]:
 
 
 def sees_names(tree: ast.AST) -> bool:
-    """Whether the code may read how its own names are spelt, or its docstrings: by a function that
-    looks, a name with two underscores at both ends, a module for that, or the text of an error.
-    Or whether an import brings names that aren't said, or a class changes those that are."""
+    """Whether the code may read how its own names are spelt, or its docstrings, or has a class that
+    changes its names."""
     nodes = [*ast.walk(tree)]
     has_class = any(isinstance(node, ast.ClassDef) for node in nodes)
     if has_class and any(map(_is_mangled, {*bindings(tree), *names_used(tree)})):
         return True
-    return any(map(_looks, nodes))
+    return any(map(looks, nodes))
 
 
 def _is_mangled(name: str) -> bool:
@@ -100,33 +79,13 @@ def _is_mangled(name: str) -> bool:
     return "__" in name.rstrip("_") and name.startswith("_")
 
 
-def _looks(node: ast.AST) -> bool:
-    match node:
-        case ast.Name(id=name):
-            return name in LOOKING or _is_special(name)
-        case ast.Attribute(attr=name):
-            return _is_special(name) or name.startswith(_INNER)
-        case ast.Constant(value=str(text)):
-            return any(map(_is_special, words_of(text)))
-        case ast.Import(names=aliases):
-            return any(item.name.partition(".")[0] in _LOOKING_MODULES for item in aliases)
-        case ast.ImportFrom(module=module, names=aliases):
-            is_looking = module is None or module.partition(".")[0] in _LOOKING_MODULES
-            return is_looking or any(item.name == "*" for item in aliases)
-        case ast.ExceptHandler(name=name):
-            return name is not None
-        case _:
-            return False
-
-
-def _is_special(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
-
-
 def names_seen(tree: ast.AST) -> set[str]:
     """Names whose spelling counts: those of Python itself, of attributes, keywords and imports, in
-    strings, and what a class is called and holds, which its instances show."""
+    strings, what a class is called and holds, which its instances show, and what functions are
+    called, where one may be shown."""
     found = set(BUILTINS)
+    if shows_functions(tree, _own(tree)):
+        found.update(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     dropped = {id(node) for node in map(docstring, ast.walk(tree)) if node is not None}
     for node in ast.walk(tree):
         match node:
@@ -145,6 +104,15 @@ def names_seen(tree: ast.AST) -> set[str]:
             case ast.ClassDef(name=name, body=body):
                 found.add(name)
                 found.update(name for part in body for name in _held(part))
+    return found
+
+
+def _own(tree: ast.AST) -> set[str]:
+    """Names that the code gives itself; what it imports under its own name is not among them."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.alias) or node.asname not in (None, node.name):
+            found.update(_bound_here(node))
     return found
 
 

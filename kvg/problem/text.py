@@ -12,7 +12,7 @@ from kvg.errors import UsageError
 from kvg.frozen import frozen
 from kvg.problem.code import code_digest, read_code
 from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
-from kvg.problem.naming import words_of
+from kvg.problem.looking import words_of
 
 if TYPE_CHECKING:
     from ast import Module

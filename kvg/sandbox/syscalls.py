@@ -5,7 +5,7 @@ files, System V segments and queues, POSIX queues, keyrings, file systems of one
 outlive a call there, and doors into the kernel that no checker needs. Each says that this kernel
 lacks it, so that programs which know another way take that.
 
-A classic BPF program over ``struct seccomp_data``: see seccomp(2), and linux/filter.h for the words.
+A classic BPF program over ``struct seccomp_data``: seccomp(2); the words are of linux/filter.h.
 """
 
 from __future__ import annotations

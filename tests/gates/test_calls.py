@@ -283,6 +283,18 @@ def test_every_kind_of_answer_comes_to_its_checker_as_it_is(caller: Caller) -> N
         assert found.verdict == Called(True, None)
 
 
+@pytest.mark.parametrize(
+    "said", ["1e9999999", "0.5", "1/3e9999999", "1_0/3", "/2", "1/0", "1/" + "3" * 5000]
+)
+def test_a_fraction_is_two_whole_numbers(caller: Caller, said: str) -> None:
+    """What spells another number could take kvg itself hours and all memory to read."""
+    program = f"class Fraction(str): pass\ndef solve(x): return Fraction({said!r})"
+    began = time.monotonic()
+    found = caller.call(program.encode(), "solve", [[1]])[0]
+    assert found.value is None and found.error is not None
+    assert time.monotonic() - began < 5
+
+
 def test_what_gives_no_answer_is_not_checked(caller: Caller) -> None:
     found = caller.call_checked(b"def solve(x): return 1 / x", ADDS, [0])
     assert found.answer and found.answer.error and "ZeroDivision" in found.answer.error

@@ -148,6 +148,19 @@ STATEMENTS = (
     "match {n}:\n  case {x}: show({x})",
     "show((lambda {x}: {x} + {n})({n}))",
     "show([{y} := {n} for {x} in range(2)])",
+    "show({x}(**dict(zip('ab', [{n}, 1]))))",
+    "show(str({x}).split()[1:2])",
+    "show([str(i).split()[1:2] for i in [{x}, {y}]])",
+    "show(sorted([{x}, {y}], key=str)[0]({n}))",
+    "def {x}():\n  yield {n}\n  yield {y}\nshow(list({x}()))",
+    "show(str({x}()).split()[2:3])",
+    "def {x}({y}):\n  def {z}(): return {y}\n  return {z}\nshow(str({x}({n})).split()[1:2])",
+    "def {x}({y}): return ({z} for {z} in range({y}))\nshow(str({x}({n})).split()[2:3])",
+    "show(sum({z} for {z} in range({n})))",
+    "show(list(map({x}, [1, {n}])))",
+    "from functools import partial as {x}",
+    "show(str({x}({y})).split()[1:2])",
+    "@{x}\ndef {y}({z}): return {n}",
 )
 NAME = st.sampled_from(["a", "b", "len", "sum", "pi", "v0", "v1"])
 SHAPE = st.lists(st.tuples(st.sampled_from(STATEMENTS), st.integers(0, 3)), min_size=1, max_size=5)

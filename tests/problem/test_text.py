@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -93,7 +94,19 @@ def digest_of(code: str) -> str:
         ("x = 1 # one", "total  =  1"),
         ("def f(a, b=2):\n  'doc'\n  return a", "def g(x, y=2):\n    return x"),
         ("[i for i in range(3)]", "[k for k in range(3)]"),
-        ("import os as o\no.x", "import os as p\np.x"),
+        ("import math as o\no.x", "import math as p\np.x"),
+        (
+            "def f(n):\n  return sum(i for i in range(n))\nprint(max(map(f, [1, 2]), key=abs))",
+            "def g(n):\n  return sum(k for k in range(n))\nprint(max(map(g, [1, 2]), key=abs))",
+        ),
+        (
+            "def a():\n  yield 1\nfor x in a(): print('{}'.format(x))\nprint([*a()], list(a()))",
+            "def b():\n  yield 1\nfor y in b(): print('{}'.format(y))\nprint([*b()], list(b()))",
+        ),
+        (
+            "from functools import lru_cache, reduce\n@lru_cache(None)\ndef f(n): return n\nf(2)",
+            "from functools import lru_cache, reduce\n@lru_cache(None)\ndef g(m): return m\ng(2)",
+        ),
         ("def f():\n  global x\n  x = 1", "def f():\n  global y\n  y = 1"),
     ],
 )
@@ -140,8 +153,55 @@ TWINS = {
     "  def f(self): return __gain\nprint(C().f())",
     "a name in a format": "def {0}(): pass\ndef {1}(): pass\nprint('{{0.__name__}}'.format({0}))",
     "the code of what runs": "def {0}(): yield\ndef {1}(): yield\nprint({0}().gi_code)",
+    "keywords of a format": "def f({0}, {1}): print({0})\n"
+    "f(**{{f'{{w}}in': 1 for w in ['ga']}}, loss=2)",
+    "keywords that are zipped": "def f({0}, {1}): print({0})\n"
+    "f(**dict(zip(('ga' + 'in', 'lo' + 'ss'), '12')))",
+    "a base with keywords": "class A:\n  def __init_subclass__(c, {0}, {1}): print({0})\n"
+    "d = dict(zip(('ga' + 'in', 'lo' + 'ss'), '12'))\nclass B(A, **d): pass",
+    "a function that is shown": "def {0}(): pass\ndef {1}(): pass\nprint(str({0})[:14])",
+    "functions in their order": "def {0}(): pass\ndef {1}(): pass\n"
+    "print(sorted([{0}, {1}], key=str))",
+    "a function by another name": "def {0}(): pass\ndef {1}(): pass\nx = {0}\nprint(f'{{x}}'[:14])",
+    "a function in a function": "def {0}(): return lambda: 1\ndef {1}(): return 1\n"
+    "print(str({0}())[:14])",
+    "a generator": "def {0}(): yield 1\ndef {1}(): return 1\nprint(str({0}())[:24])",
+    "a generator of a function": "def {0}(): return (i for i in '1')\ndef {1}(): return 1\n"
+    "print(str({0}())[:24])",
+    "a class in a function": "def {0}():\n  class A: pass\n  return A()\ndef {1}(): return 1\n"
+    "print(str({0}())[:24])",
+    "a decorator that shows": "def show(f): print(str(f)[:14])\n@show\ndef {0}(): pass\n"
+    "x = {1} = 1",
+    "a decorator that is made": "from functools import partial\n@partial(print)\ndef {0}(): pass\n"
+    "{1} = 1",
+    "what is called like Python's own": "def {0}(): pass\ndef {1}(): pass\n"
+    "def map(f): print(str(f)[:14])\nmap({0})",
+    "what is imported as Python's own": "from functools import partial as map\ndef {0}(): pass\n"
+    "def {1}(): pass\nprint(str(map({0}))[:50])",
+    "a thread": "import threading\ndef {0}(): print(threading.current_thread().name)\n{1} = 1\n"
+    "t = threading.Thread(target={0})\nt.start()",
+    "hints of types": "from typing import get_type_hints\ndef f({0}: int, {1}: str): pass\n"
+    "print(get_type_hints(f))",
+    "a name that a format is given": "def f({0}): yield\n{1} = 1\n"
+    "print(('{{0.gi' + '_code.co_var' + 'names}}').format(f(1)))",
+    "a name that a format has": "def f({0}): yield\n{1} = 1\nprint('{{0.gi_code}}'.format(f(1)))",
+    "a way from module to module": "import random\ndef f({0}, {1}): pass\n"
+    "print(random._os.sys._getframe(0).f_globals)",
+    "such a way that is imported": "from random import _os as o\ndef f({0}, {1}): pass\no.x()",
+    "the file that it is": "def f({0}, {1}): pass\nprint(open('program.py').read())",
+    "the end of a block": "class C:\n  def __enter__(self): pass\n  def __exit__(self, a, b, c):\n"
+    "    print(b)\n    return True\ndef f({0}): pass\n{1} = 1\nwith C(): f()",
+    "what runs side by side": "async def {0}(): pass\ndef {1}(): pass\nprint(str({0}())[:30])",
     "attributes that are set": "class A: pass\nx = A()\nx.gain = 1\n{0} = 2\nprint(x.gain, {1})",
 }
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs the syntax of Python 3.12")
+@pytest.mark.parametrize(
+    "code", ["type {0} = int\n{1} = 1\nprint({0})", "def f[{0}](): return {0}\n{1} = 1\nprint(f())"]
+)
+def test_names_of_types_count(code: str) -> None:
+    assert digest_of(code.format("gain", "loss")) != digest_of(code.format("loss", "gain"))
 
 
 @pytest.mark.parametrize("code", TWINS.values(), ids=TWINS)
