@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvg.digest import Digest, sha256, short
 from kvg.errors import GateFailed, Incompatible, KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.choice import UNFIT, PassedOver
-from kvg.flow.freshness import Contract, check_fresh, contract_for
+from kvg.flow.freshness import check_fresh, contract_for
 from kvg.flow.method import condition_of, ranges_of, read_program, store_method
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import attesting_key
 from kvg.flow.solve import HIT, run_checked, run_program, solve
 from kvg.frozen import frozen
+from kvg.objects.contract import Contract
 from kvg.objects.statement import PASSED, Resource, sandbox_resource
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import PROGRAM_GATE
@@ -332,7 +333,7 @@ def _try_program(
             return ""
 
     begin = seeds_of(asked, answer, read=read)
-    passed = _passed(store, settings, request, problem, given, begin, proved)
+    passed = _passed(store, settings, request, problem, given, begin, proved.about(given))
     how = _Proved(method, sources, proof, caller)
     return _Tried(answer, asked, generated, passed, how)
 
@@ -380,9 +381,9 @@ def _passed(
     *proved: GateOutcome,
 ) -> tuple[GateOutcome, ...]:
     """The outcomes of all gates. Raises ``GateFailed``; the evidence is kept."""
+    from kvg.flow.attested import trace_ref
     from kvg.flow.gated import check_policy, run_gates
     from kvg.flow.rejected import check_outcomes
-    from kvg.flow.trace import trace_ref
     from kvg.gates import parse_spec
     from kvg.verify.judgement import ALWAYS
 
@@ -495,11 +496,8 @@ def _drafted(
             hint="kvg solve TEXT --model M --learn",
         )
     opened = _open(store, settings, request.model)
-    said = trace.verified.provenance
-    exemplar = None
-    if said is not None and said.parent is not None:
-        exemplar = verify_artifact(store, said.parent)
-    is_program = PROGRAM_GATE in trace.verified.gates
+    exemplar = None if trace.parent is None else verify_artifact(store, trace.parent)
+    is_program = PROGRAM_GATE in trace.gates
     messages, begun = _question(request, problem, is_program=is_program)
     ids = question_ids(opened.tokenizer, messages, begun=begun, after=exemplar is not None)
     draft = confirm(opened.session, trace.verified, ids, exemplar)
@@ -508,8 +506,8 @@ def _drafted(
         status=HIT,
         answer=trace.answer,
         artifact=trace.verified.digest,
-        exemplar=said.parent if said else None,
-        gates=trace.verified.gates,
+        exemplar=trace.parent,
+        gates=trace.gates,
         attestation=trace.attestation,
         draft=draft,
         reason=None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
-from kvg.flow.freshness import contract_of_proof, stale_reason
+from kvg.flow.freshness import stale_reason
 from kvg.problem.ranges import outside_of
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ def unfit(
     if found.method.family != family:
         return "it is of another family"
     outside = outside_of(found.method.slots, slots)
-    return outside or stale_reason(store, cwd, contract_of_proof(found.proof))
+    return outside or stale_reason(store, cwd, found.contract)

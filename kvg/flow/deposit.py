@@ -15,8 +15,8 @@ from kvg.digest import Digest
 from kvg.errors import UsageError
 from kvg.flow.attested import attested
 from kvg.flow.building import Built, build, build_slot
-from kvg.flow.freshness import Contract, contract_for, contract_of, stale_reason
-from kvg.flow.gated import attest_gates, pass_gates
+from kvg.flow.freshness import contract_for, stale_reason
+from kvg.flow.gated import attest_gates, check_answers, pass_gates
 from kvg.flow.records.computed import Deposited, DepositPlan
 from kvg.flow.registered import (
     RegisteredModel,
@@ -33,6 +33,7 @@ from kvg.flow.selfproof import prove_itself
 from kvg.flow.settings import Settings, attesting_key, keyring_of
 from kvg.flow.sources import Source, parse_text, read_part, read_source
 from kvg.gates.spec import CONSISTENCY
+from kvg.objects.contract import Contract, contract_of
 from kvg.objects.manifest import Manifest
 from kvg.objects.page import page_size
 from kvg.objects.statement import Provenance, Resource, encode_provenance
@@ -78,6 +79,8 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
         session.check_window(len(ids))
         plan = plan_of(session, files, request, ids)
         same = find_same(store, plan)
+        if same is not None:
+            check_answers(store, same, source, problem, what=request.ref)
 
         def said(started: float) -> Provenance:
             made = provenance_of(request, source, contract, model, files, session, parent, started)
@@ -131,7 +134,7 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
     check_ref_name(request.ref)
     source = read_source(settings, request)
     contract_for(store, settings, request.valid_until, request.depends, request.schema_version)
-    _problem(settings, request)
+    problem = _problem(settings, request)
     gates = tuple(spec.partition(":")[0] for spec in request.gates)
     settings.tell_dry_run()
     _, files, session, tokenizer = open_model(store, settings, request)
@@ -140,6 +143,8 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
     session.check_window(len(ids))
     plan = plan_of(session, files, request, ids)
     same = find_same(store, plan)
+    if same is not None:
+        check_answers(store, same, source, problem, what=request.ref)
     reuse = find_reuse(store, plan, parent=parent) if same is None else None
     taken = reuse.n_tokens if reuse else 0
     spans = [(group, *span) for group in plan.groups for span in plan.spans(group)]

@@ -1,6 +1,6 @@
-"""Freshness contracts: until when something holds, which files it was made from, which schema.
+"""Whether a freshness contract is kept. What is stale is a miss, with the reason.
 
-They stand in the attestation. What is stale is a miss, with the reason. A file is named as it lies
+A file is named as it lies
 from the folder of the store, or from the current one; another is refused, since nobody could find
 it again. What can't be seen to be fresh is stale: a file that is not there, that can't be read, or
 whose name leads elsewhere.
@@ -18,72 +18,22 @@ from kvg import durable
 from kvg.digest import Digest, Sha256Stream
 from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.flow.settings import STORE_FOLDER, check_file_name, check_text
-from kvg.frozen import frozen
+from kvg.objects.contract import Contract, contract_of
 from kvg.objects.statement import Resource
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
-    from kvg.objects.statement import Provenance, TestResult
+    from kvg.objects.statement import Provenance
     from kvg.store import Store
     from kvg.verify.judgement import Judgement
 
 SCHEMA_KEY = "freshness.schema"
 """The store's setting that says which schema version is in force."""
 
-_UNTIL, _FILE, _SCHEMA = "valid until ", "depends ", "schema "
-_DIGITS = 16
-
-
-@frozen
-class Contract:
-    """``valid_until`` in seconds since 1970; ``depends`` are files with their digests."""
-
-    valid_until: int | None = None
-    depends: tuple[Resource, ...] = ()
-    schema_version: str | None = None
-
-    def resources(self) -> tuple[Resource, ...]:
-        """The contract as resources of a test result, which has no fields for it."""
-        until = () if self.valid_until is None else (Resource(f"{_UNTIL}{self.valid_until}"),)
-        files = tuple(Resource(f"{_FILE}{part.name}", part.digest) for part in self.depends)
-        schema = () if self.schema_version is None else (Resource(_SCHEMA + self.schema_version),)
-        return (*until, *files, *schema)
-
-
-def contract_of(said: Provenance | None) -> Contract:
-    """What a deposit promises; nothing where nothing is said."""
-    if said is None:
-        return Contract()
-    return Contract(said.valid_until, said.depends, said.schema_version)
-
-
-def contract_of_proof(said: TestResult) -> Contract:
-    """What the statement about a method promises."""
-    until, schema, files = None, None, []
-    for part in said.configuration:
-        if part.name.startswith(_UNTIL):
-            until = _moment(part.name[len(_UNTIL) :])
-        elif part.name.startswith(_FILE):
-            files.append(Resource(part.name[len(_FILE) :] or "/", part.digest))
-        elif part.name.startswith(_SCHEMA):
-            schema = part.name[len(_SCHEMA) :]
-    return Contract(until, tuple(files), schema)
-
 
 def stale_now(store: Store, cwd: Path, found: Judgement) -> str | None:
     """Why the artifact or method that ``found`` is about counts no more; None when it is fresh."""
-    contract = contract_of(found.provenance)
-    if found.provenance is None and found.gates:
-        from kvg.verify.method import newest_proof
-
-        proof = newest_proof(found)
-        contract = contract if proof is None else contract_of_proof(proof[1])
-    return stale_reason(store, cwd, contract)
-
-
-def _moment(text: str) -> int:
-    """Seconds since 1970; what is no number, or too long for one, is over."""
-    return int(text) if text.isdecimal() and len(text) < _DIGITS else 0
+    return stale_reason(store, cwd, found.contract)
 
 
 def contract_for(

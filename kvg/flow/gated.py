@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest, sha256
-from kvg.errors import GateFailed
+from kvg.digest import Digest, sha256, short
+from kvg.errors import Conflict, GateFailed
 from kvg.flow.rejected import check_outcomes
 from kvg.parallel import in_order, writers
 from kvg.verify.judgement import ALWAYS, required_gates, unmet
@@ -54,6 +54,34 @@ def pass_gates(
     return outcomes
 
 
+def check_answers(
+    store: Store, digest: Digest, source: Source, problem: str | None, *, what: str
+) -> None:
+    """Raise ``Conflict`` where ``digest``, what is stored of this text, answers something else than
+    ``problem``: what its gates passed would be said of an answer that they never looked at."""
+    from kvg.flow.attested import attested
+    from kvg.objects.statement import TestResult
+    from kvg.problem.family import parse_problem
+
+    if problem is None:
+        return
+    found, family = attested(store, digest), parse_problem(problem).family.digest
+    said = found.provenance
+    other = None
+    if said is not None and said.family != family:
+        other = "to no problem" if said.family is None else f"of family {short(said.family)}"
+    asked = sha256(gate_input(source, problem, what=what).text)
+    for item in found.opened:
+        tested = item.statement.predicate if item.statement is not None else None
+        if isinstance(tested, TestResult) and tested.judged[0] not in (None, asked):
+            other = other or "to another problem of its family, which its gates looked at"
+    if other is not None:
+        raise Conflict(
+            f"{what}: this very text is stored as an answer {other}",
+            hint=f"kvg show {digest}; a chat that holds the problem is a text of its own",
+        )
+
+
 def check_policy(
     store: Store,
     gates: Sequence[str],
@@ -86,7 +114,7 @@ def run_gates(
     place = place_of(settings, store, no_sandbox=no_sandbox)
     outcomes: list[GateOutcome] = []
     for spec in specs:
-        outcomes.append(run_gate(spec, given, place, seeded=asked))
+        outcomes.append(run_gate(spec, given, place, seeded=asked).about(given))
         if not outcomes[-1].is_passed:
             break
     return tuple(outcomes)

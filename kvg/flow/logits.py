@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Incompatible
+from kvg.flow.freshness import check_fresh
 from kvg.flow.records.computed import Logits
 from kvg.flow.registered import (
     RegisteredModel,
@@ -83,6 +84,7 @@ def _of_ref(
     from kvg.verify import verify_artifact
 
     verified = verify_artifact(store, store.resolve(ref).digest, ref=ref)
+    check_fresh(store, settings.cwd, verified.provenance, what=ref)
     model = _model(store, request, verified, ref)
     files = identified(store, settings, model)
     prompt: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kvg.flow.attested import attested
+from kvg.flow.attested import attested, said_under
 from kvg.flow.freshness import stale_now
 from kvg.flow.records.refs import RefEntry
 
@@ -42,7 +42,7 @@ def ls(
         digest = refs[name]
         if graftable and not machine.can_graft(outline):
             continue
-        found = attested(store, digest, trust, log)
+        found = said_under(name, attested(store, digest, trust, log), trust)
         reason = stale_now(store, settings.cwd, found)
         if stale and reason is None:
             continue

@@ -10,11 +10,12 @@ from kvg import durable
 from kvg.digest import Digest, sha256
 from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.flow.family import find_family, stored_family
-from kvg.flow.freshness import Contract, contract_for, contract_of_proof, stale_reason
+from kvg.flow.freshness import contract_for, stale_reason
 from kvg.flow.records.flywheel import MethodEntry, StaleMethod
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import attesting_key
 from kvg.frozen import frozen
+from kvg.objects.contract import Contract
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
 from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
@@ -97,7 +98,7 @@ def show_method(store: Store, target: str, cwd: Path = Path()) -> MethodEntry:
         attestation=found.attestation,
         log_index=_index_of(store, found),
         signers=found.signers,
-        stale=stale_reason(store, cwd, contract_of_proof(found.proof)),
+        stale=stale_reason(store, cwd, found.contract),
         sandbox=found.proof.sandbox,
     )
 
@@ -113,7 +114,7 @@ def stale_methods(store: Store, cwd: Path) -> Iterator[StaleMethod]:
             text = stored_family(store, found.method.family).text
         except (Corrupt, Incompatible, Untrusted):
             continue
-        stale = stale_reason(store, cwd, contract_of_proof(found.proof))
+        stale = stale_reason(store, cwd, found.contract)
         if stale is not None:
             index = _index_of(store, found)
             family = found.method.family

@@ -179,7 +179,7 @@ def _recall(
         status=HIT,
         answer=found.answer,
         artifact=found.verified.digest,
-        gates=found.verified.gates,
+        gates=found.gates,
         verify_us=(time.perf_counter() - began) * 1e6,
         run_ms=0.0,
         attestation=found.attestation,
@@ -195,7 +195,7 @@ def run_method(
     Raises ``NotFound`` for a stale one, ``UsageError`` out of its ranges.
     """
     from kvg.flow.family import stored_family
-    from kvg.flow.freshness import contract_of_proof, stale_reason
+    from kvg.flow.freshness import stale_reason
     from kvg.flow.method import verified_method
     from kvg.problem.ranges import outside_of
 
@@ -208,7 +208,7 @@ def run_method(
     outside = outside_of(found.method.slots, slots)
     if outside is not None:
         raise UsageError(outside, hint=f"kvg method show {target}")
-    stale = stale_reason(store, settings.cwd, contract_of_proof(found.proof))
+    stale = stale_reason(store, settings.cwd, found.contract)
     if stale is not None:
         raise NotFound(f"method {short(found.digest)}: {stale}", hint="kvg method add")
     if stored_family(store, found.method.family).constraint is not None:

@@ -11,49 +11,57 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest, hex_of, sha256, short
+from kvg.digest import Digest, sha256, short
 from kvg.errors import Corrupt
+from kvg.flow.attested import deposits, trace_ref
 from kvg.flow.building import build_slot
 from kvg.flow.deposit import BUILDER, sign_and_record, timestamp
-from kvg.flow.freshness import contract_of, stale_reason
+from kvg.flow.freshness import stale_reason
 from kvg.flow.requests import PAGE_TOKENS
 from kvg.flow.reuse import Plan
 from kvg.flow.selfproof import prove_itself
+from kvg.objects.contract import contract_of
 from kvg.objects.statement import Provenance, Resource
 from kvg.objects.tokens import first_difference
+from kvg.verify.judgement import (
+    ANSWER,
+    PROBLEM,
+    about,
+    amount,
+    answered_in,
+    judge,
+    required_gates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kvg.flow.asking import Asked
     from kvg.flow.choice import PassedOver
-    from kvg.flow.freshness import Contract
     from kvg.flow.registered import RegisteredModel
     from kvg.flow.settings import Settings
     from kvg.gates import GateOutcome
     from kvg.model.folder import ModelFiles
     from kvg.model.session import Session
+    from kvg.objects.contract import Contract
     from kvg.objects.verified import Verified
     from kvg.problem.family import Family
     from kvg.signing.keys import PrivateKey
     from kvg.store import Store
 
-PROBLEM, ANSWER = "problem", "answer"
 MAX_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A verified trace of one text. ``attestation`` is an envelope about it."""
+    """A verified trace of one text: ``gates`` passed on its answer to that text, ``parent`` was
+    grafted before it was asked, ``attestation`` is the newest that says where it came from."""
 
     verified: Verified
     answer: str
+    gates: tuple[str, ...]
+    parent: Digest | None
     attestation: Digest
-
-
-def trace_ref(family: Digest, text: str) -> str:
-    """The name of the trace of exactly this text."""
-    return f"solved/{hex_of(family)[:16]}/{hex_of(sha256(text.encode('utf-8')))[:32]}"
 
 
 def find_trace(
@@ -112,22 +120,31 @@ def _trace(
     """The trace, or why it is stale; None where it is none of ``text``."""
     from kvg.verify import verify_artifact
 
-    verified = verify_artifact(store, digest, require=require, ref=ref)
-    said = verified.provenance
-    parts = {part.name: part.digest for part in (said.source or ())} if said else {}
-    is_it = said is not None and said.family == family
-    answer = parts.get(ANSWER)
-    if not is_it or parts.get(PROBLEM) != sha256(text.encode("utf-8")) or not verified.gates:
+    verified, problem = verify_artifact(store, digest, ref=ref), sha256(text.encode("utf-8"))
+    opened, trust = judge(store, digest, what=ref).opened, store.trust
+    told = [
+        (item.envelope, answer)
+        for item, said in deposits(opened)
+        for asked, answer in (answered_in(said),)
+        if said.family == family and asked == problem and answer is not None
+    ]
+    if not told:
         return None
-    stale = stale_reason(store, settings.cwd, contract_of(said))
-    if stale is not None or answer is None:
+    attestation, answer = told[-1]
+    found = amount(about(opened, problem, answer), trust)
+    if found.provenance is None or not found.gates:
+        return None
+    found.check_deposited(trust, what=ref)
+    found.check_required(required_gates(store, require), what=ref)
+    stale = stale_reason(store, settings.cwd, contract_of(found.provenance))
+    if stale is not None:
         return stale
     raw = store.objects.read(answer, what=f"{ref}: answer", limit=MAX_ANSWER_BYTES)
     try:
         words = bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         raise Corrupt(f"{ref}: the answer {short(answer)} is not UTF-8") from None
-    return Trace(verified, words, store.attestations(digest)[0].envelope)
+    return Trace(verified, words, found.gates, found.provenance.parent, attestation)
 
 
 @dataclass(frozen=True, slots=True)

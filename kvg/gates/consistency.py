@@ -53,6 +53,6 @@ def canonical_answer(text: str) -> str:
     words = unicodedata.normalize("NFC", " ".join(text.split()))
     try:
         literal = parse_literal(words.rstrip("."))
-        return f"{literal.type} {plain(literal.value)}"
+        return f"literal {literal.type} {plain(literal.value)}"
     except UsageError:
-        return words
+        return f"words {words}" if words else ""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvg import canon
 from kvg.canon import Json
+from kvg.digest import sha256
 from kvg.errors import GateFailed
 from kvg.frozen import frozen
 from kvg.gates.spec import Spec
-from kvg.objects.statement import FAILED, PASSED, Resource, Result, TestResult
+from kvg.objects.statement import (
+    FAILED,
+    PASSED,
+    Resource,
+    Result,
+    TestResult,
+    judged_resources,
+)
 
 SCHEMA: Final = "kvg.evidence/1"
 MAX_LOG_CHARS: Final = 1 << 18
@@ -51,6 +60,12 @@ class GateOutcome:
             raise GateFailed(
                 f"gate {self.gate}: {self.reason}", hint="see what it printed with kvg gate run -v"
             )
+
+    def about(self, given: GateInput) -> GateOutcome:
+        """The same, with what it looked at."""
+        problem = None if given.answer is None else sha256(given.text)
+        judged = judged_resources(problem, sha256(given.judged))
+        return replace(self, configuration=(*self.configuration, *judged))
 
     def statement(self, evidence: Resource) -> TestResult:
         """What is attested, where ``evidence`` is stored."""

@@ -94,6 +94,16 @@ def sandbox_resource(enclosure: str) -> Resource:
     return Resource(f"{SANDBOX}{enclosure}")
 
 
+JUDGED_PROBLEM, JUDGED_ANSWER = "judged problem", "judged answer"
+"""The resources that say what a gate looked at: an artifact may answer several problems."""
+
+
+def judged_resources(problem: Digest | None, answer: Digest) -> tuple[Resource, ...]:
+    """What says that ``answer`` was judged, as the answer to ``problem`` where there was one."""
+    asked = () if problem is None else (Resource(JUDGED_PROBLEM, problem),)
+    return (*asked, Resource(JUDGED_ANSWER, answer))
+
+
 @frozen
 class TestResult:
     """The outcome of one gate or replay, with its configuration and its evidence."""
@@ -118,6 +128,12 @@ class TestResult:
         then no program ran that kvg did not bring."""
         said = [item.name for item in self.configuration if item.name.startswith(SANDBOX)]
         return said[0].removeprefix(SANDBOX) if said else None
+
+    @property
+    def judged(self) -> tuple[Digest | None, Digest | None]:
+        """The problem and the answer that were looked at; None for what is not said."""
+        said = {item.name: item.digest for item in self.configuration}
+        return said.get(JUDGED_PROBLEM), said.get(JUDGED_ANSWER)
 
 
 @frozen

@@ -52,6 +52,9 @@ _MOST_PLACES: Final = 12
 _DECIMAL: Final[Mapping[str, int]] = {"decimal": 2, "percent": 0}
 """What is written with places, and how many there may be at least."""
 
+_SHARE: Final = 0.5
+"""How many drawn decimals have fewer places than may be; in a range with exponents, have one."""
+
 _ODD_NUMBER: Final = re.compile(r"^\+|(?<![0-9.])0[0-9]", re.ASCII)
 _SHOWN: Final = 40
 _LIST: Final = re.compile(r"list\[.*\]", re.DOTALL)
@@ -92,6 +95,8 @@ class SlotRange:
             return f"{shown} ({literal.type})"
         if self.type in NUMERIC and _ODD_NUMBER.search(literal.raw):
             return f"{shown} (with a plus sign or a leading zero, as no value is drawn)"
+        if self.type == "decimal" and _has_exponent(literal.raw) and not self.is_scientific:
+            return f"{shown} (with an exponent, as no value is drawn)"
         low, high = (self._bound(text) for text in self.bounds())
         size = _size(literal)
         if not low <= size <= high:
@@ -184,7 +189,7 @@ class SlotRange:
 
     def _as_fine(self, own: Sequence[Literal], low: str, high: str) -> tuple[str, str]:
         """The ends, where one was open so written that ``own`` values are among what is drawn."""
-        places = max((_needed(item) for item in own), default=0)
+        places = max((_places(item) for item in own), default=0)
         if places > max(_DECIMAL[self.type], *(_written(self.type, end) for end in (low, high))):
             if self.most is None:
                 high = _spelt_as(self.type, self._bound(high), places, "most")
@@ -199,13 +204,18 @@ class SlotRange:
             return max(_DENOMINATORS, *found)
         return max(_DECIMAL[self.type], *(_written(self.type, text) for text in self.bounds()))
 
+    @property
+    def is_scientific(self) -> bool:
+        """Whether values are drawn with an exponent, as one of the bounds is written."""
+        return self.type == "decimal" and any(map(_has_exponent, self.bounds()))
+
     def _too_fine(self, literal: Literal, shown: str) -> str | None:
         if self.type == "fraction":
             below = _rank(literal).denominator
             return f"{shown} (a denominator of {below})" if below > self.fineness() else None
         if self.type not in _DECIMAL:
             return None
-        places = _needed(literal)
+        places = _places(literal)
         return f"{shown} ({places} places)" if places > self.fineness() else None
 
     def _unlike(self, literal: Literal, shown: str) -> str | None:
@@ -283,23 +293,21 @@ def _written(kind: str, bound: str) -> int:
     ``kind`` needs for it, two if there is no end to them."""
     literal = parse_literal(bound)
     if literal.type == kind:
-        return max(0, -_exponent(literal)[1])
+        return _places(literal)
     shown = _rank(literal) * (100 if kind == "percent" else 1)
     return next((n for n in range(_MOST_PLACES) if (shown * 10**n).denominator == 1), 2)
 
 
-def _needed(literal: Literal) -> int:
-    """The places that the value of a decimal or percentage can't do without."""
-    digits, exponent = _exponent(literal)
-    return max(0, len(digits.rstrip("0")) - len(digits) - exponent) if digits.strip("0") else 0
-
-
-def _exponent(literal: Literal) -> tuple[str, int]:
-    """The digits of a decimal or percentage, and the power of ten that they count."""
+def _places(literal: Literal) -> int:
+    """The places that a decimal or percentage is written with; a program sees them."""
     from decimal import Decimal
 
-    _, digits, exponent = Decimal(literal.raw.replace("−", "-").rstrip("%")).as_tuple()
-    return "".join(map(str, digits)), int(exponent)
+    shown = Decimal(literal.raw.replace("−", "-").rstrip("%"))
+    return max(0, -int(shown.as_tuple().exponent))
+
+
+def _has_exponent(raw: str) -> bool:
+    return "." in raw and "e" in raw.lower()
 
 
 def _rank(literal: Literal) -> Rank:
@@ -507,9 +515,22 @@ def _raw_number(slot: SlotRange, first: Rank, last: Rank, random: Random) -> str
     from fractions import Fraction
 
     places, hundred = slot.fineness(), 100 if slot.type == "percent" else 1
+    fewer = random.randint(1 if slot.type == "decimal" else 0, places)
+    unit = hundred * 10**fewer
+    if random.random() < _SHARE and math.ceil(first * unit) <= math.floor(last * unit):
+        places = fewer
     unit = hundred * 10**places
     value = Fraction(_between(first * unit, last * unit, random), unit)
-    return _spelt_as(slot.type, value, places, "least")
+    spelt = _spelt_as(slot.type, value, places, "least")
+    return _with_exponent(spelt) if slot.is_scientific and random.random() < _SHARE else spelt
+
+
+def _with_exponent(spelt: str) -> str:
+    """A decimal with its point after the first digit, where it has a digit after that."""
+    from decimal import Decimal
+
+    shown = f"{Decimal(spelt):e}"
+    return shown if "." in shown else spelt
 
 
 def _between(first: Rank, last: Rank, random: Random) -> int:

@@ -24,6 +24,7 @@ from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
+from kvg.objects.contract import Contract, contract_of, contract_of_proof, strictest
 from kvg.objects.statement import (
     FAILED,
     NO_SANDBOX,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 REPLAY = "replay"
 """The name of the gate that a verifier's replay on every page passes."""
+
+PROBLEM, ANSWER = "problem", "answer"
+"""What the sources of a trace are called."""
 
 FINITE, ROUND_TRIP, WITNESS = "finite", "round-trip", "witness"
 ALWAYS = frozenset({FINITE, ROUND_TRIP, WITNESS})
@@ -81,7 +85,8 @@ class Judgement:
 
     ``checks`` are those of ``ALWAYS`` that passed, ``gates`` all others; ``unenclosed`` those of
     ``gates`` that were never seen to pass in a sandbox. ``provenance`` is what the first deposit
-    says, on the terms of freshness that the newest has.
+    says, on the terms of ``contract``: the strictest of what those depositors said last who spoke
+    last, as many as the threshold asks for.
     """
 
     depositors: tuple[str, ...]
@@ -93,6 +98,7 @@ class Judgement:
     resources: tuple[Resource, ...]
     opened: tuple[Opened, ...]
     unenclosed: tuple[str, ...] = ()
+    contract: Contract = Contract()
 
     def check_signed(self, trust: TrustFile, *, what: str) -> None:
         """Raise ``Untrusted`` unless the thresholds are met and no trusted key says FAILED."""
@@ -238,15 +244,31 @@ def parse_envelope_statement(envelope: Envelope, digest: Digest, name: str) -> S
     return statement
 
 
-def _renewed(first: Provenance | None, later: Provenance) -> Provenance:
-    """``first`` on the terms of ``later``: its origin stays, how long it holds does not."""
+class _Terms:
+    """What each depositor said last of how long it holds, of deposits and of a method's proofs."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, Contract] = {}
+
+    def say(self, by: Iterable[str], contract: Contract) -> None:
+        for keyid in sorted(by):
+            self._said.pop(keyid, None)
+            self._said[keyid] = contract
+
+    def in_force(self, needed: int) -> Contract:
+        """The strictest of what the last ``needed`` depositors said."""
+        return strictest([*self._said.values()][-max(1, needed) :])
+
+
+def _on_terms(first: Provenance | None, contract: Contract) -> Provenance | None:
+    """``first`` on the terms of ``contract``: its origin stays, how long it holds does not."""
     if first is None:
-        return later
+        return None
     return replace(
         first,
-        valid_until=later.valid_until,
-        depends=later.depends,
-        schema_version=later.schema_version,
+        valid_until=contract.valid_until,
+        depends=contract.depends,
+        schema_version=contract.schema_version,
     )
 
 
@@ -258,6 +280,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
     enclosed: set[str] = set()
     failed: set[str] = set()
     provenance: Provenance | None = None
+    terms, proved = _Terms(), _Terms()
     resources: list[Resource] = []
     depositor_ids = {key.keyid for key in trust.keys_for(DEPOSITOR)}
     verifier_ids = {key.keyid for key in trust.keys_for(VERIFIER)}
@@ -268,25 +291,61 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
         if isinstance(predicate, Provenance):
             if by & depositor_ids:
                 depositors |= by & depositor_ids
-                provenance = _renewed(provenance, predicate)
+                provenance = provenance or predicate
+                terms.say(by & depositor_ids, contract_of(predicate))
         elif by & (depositor_ids | verifier_ids):
             resources += [*predicate.configuration, *predicate.evidence]
             _sort(predicate, passed, failed)
             if predicate.result == PASSED and predicate.sandbox != NO_SANDBOX:
                 enclosed.add(predicate.gate)
+            if is_proof(predicate):
+                proved.say(by & depositor_ids, contract_of_proof(predicate))
             if is_whole_replay(predicate):
                 verifiers |= by & verifier_ids
+    is_method = provenance is None
+    contract = (proved if is_method else terms).in_force(trust.threshold(DEPOSITOR))
     return Judgement(
         tuple(sorted(depositors)),
         tuple(sorted(verifiers)),
         tuple(sorted(passed - ALWAYS)),
         tuple(sorted(passed & ALWAYS)),
         tuple(sorted(failed)),
-        provenance,
+        _on_terms(provenance, contract),
         tuple(resources),
         tuple(opened),
         tuple(sorted(passed - enclosed - ALWAYS)),
+        contract,
     )
+
+
+def about(opened: Sequence[Opened], problem: Digest, answer: Digest) -> tuple[Opened, ...]:
+    """Those of ``opened`` that speak of ``answer`` as the answer to ``problem``, and those of the
+    artifact whatever it answers.
+
+    One artifact may answer several problems, where a model is asked by the wording alone. A gate
+    that does not say what it looked at counts where nothing else can have been meant.
+    """
+    said = [item.statement.predicate for item in opened if item.statement is not None]
+    answered = {answered_in(part) for part in said if isinstance(part, Provenance)}
+    wanted = (problem, answer)
+
+    def is_of(item: Opened) -> bool:
+        predicate = item.statement.predicate if item.statement is not None else None
+        if isinstance(predicate, Provenance):
+            return answered_in(predicate) == wanted
+        if predicate is None or predicate.gate in ALWAYS or predicate.gate == REPLAY:
+            return True
+        return predicate.judged == wanted or (
+            predicate.judged == (None, None) and answered == {wanted}
+        )
+
+    return tuple(item for item in opened if is_of(item))
+
+
+def answered_in(said: Provenance) -> tuple[Digest | None, Digest | None]:
+    """The problem and the answer among the sources of a deposit; None for what is not there."""
+    parts = {part.name: part.digest for part in said.source or ()}
+    return parts.get(PROBLEM), parts.get(ANSWER)
 
 
 def _replay_hint(trust: TrustFile, needed: int, what: str) -> str:
@@ -304,6 +363,13 @@ def is_whole_replay(outcome: TestResult) -> bool:
         return False
     counts = [re.fullmatch(_PAGES, item.name, re.ASCII) for item in outcome.configuration]
     return any(found is not None and found[1] == found[2] for found in counts)
+
+
+def is_proof(outcome: TestResult) -> bool:
+    """Whether ``outcome`` is that a method passed its proof."""
+    from kvg.problem.method import METHOD_GATE
+
+    return outcome.gate == METHOD_GATE and outcome.result == PASSED
 
 
 def _sort(outcome: TestResult, passed: set[str], failed: set[str]) -> None:

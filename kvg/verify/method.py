@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
-from kvg.objects.statement import PASSED, TestResult
+from kvg.objects.statement import TestResult
 from kvg.problem.method import (
     CHECKER,
     MAX_PROGRAM_BYTES,
@@ -17,11 +17,12 @@ from kvg.problem.method import (
     parse_method,
 )
 from kvg.trust import DEPOSITOR, TrustFile
-from kvg.verify.judgement import judge, required_gates
+from kvg.verify.judgement import is_proof, judge, required_gates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kvg.objects.contract import Contract
     from kvg.store import Store
     from kvg.verify.judgement import Judgement, Opened
 
@@ -31,7 +32,7 @@ MAX_METHOD_BYTES = 4 << 20
 @frozen
 class VerifiedMethod:
     """A method whose statement counts. ``attestation`` is the envelope that says it was proved,
-    ``proof`` what it says."""
+    ``proof`` what it says, ``contract`` until when it holds."""
 
     digest: Digest
     method: Method
@@ -40,6 +41,7 @@ class VerifiedMethod:
     attestation: Digest
     signers: tuple[str, ...]
     proof: TestResult
+    contract: Contract
 
 
 class Verdicts:
@@ -81,16 +83,23 @@ def verify_method(store: Store, digest: Digest, *, require: Sequence[str] = ()) 
     method = read_method(store, digest, what=what)
     program = _read_source(store, method.program, f"{what}: {PROGRAM}")
     checker = _read_source(store, method.checker, f"{what}: {CHECKER}")
-    return VerifiedMethod(digest, method, program, checker, newest.envelope, signers, said)
+    return VerifiedMethod(
+        digest, method, program, checker, newest.envelope, signers, said, judgement.contract
+    )
 
 
 def proved_by(
     judgement: Judgement, trust: TrustFile, *, what: str
 ) -> tuple[Opened, TestResult, tuple[str, ...]]:
-    """The newest envelope that says that a method passed its proof, what it says, and the trusted
-    depositors who say so. Raises ``Untrusted`` where they do not suffice, or one says it failed."""
-    proofs = _proofs(judgement)
+    """The newest envelope of a trusted depositor that says that a method passed its proof, what it
+    says, and the depositors who say so. Raises ``Untrusted`` where they do not suffice, or where a
+    trusted key says that it failed."""
     depositors = {key.keyid for key in trust.keys_for(DEPOSITOR)}
+    proofs = [
+        (item, said)
+        for item in judgement.opened
+        if (said := _proof(item)) is not None and depositors.intersection(item.signers)
+    ]
     by = {keyid for item, _ in proofs for keyid in item.signers} & depositors
     needed = max(1, trust.threshold(DEPOSITOR))
     if len(by) < needed or METHOD_GATE not in judgement.gates:
@@ -133,18 +142,6 @@ def newest_method(
     raise newest or NotFound(f"family {short(family)}: no method")
 
 
-def newest_proof(judgement: Judgement) -> tuple[Opened, TestResult] | None:
-    """The last statement of ``judgement`` that a method passed its proof, and where it stands."""
-    proofs = _proofs(judgement)
-    return proofs[-1] if proofs else None
-
-
-def _proofs(judgement: Judgement) -> list[tuple[Opened, TestResult]]:
-    return [(item, said) for item in judgement.opened if (said := _proof(item)) is not None]
-
-
 def _proof(item: Opened) -> TestResult | None:
     said = item.statement.predicate if item.statement is not None else None
-    if isinstance(said, TestResult) and said.gate == METHOD_GATE and said.result == PASSED:
-        return said
-    return None
+    return said if isinstance(said, TestResult) and is_proof(said) else None

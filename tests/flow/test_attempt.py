@@ -12,7 +12,7 @@ import pytest
 
 from kvg.flow.asking import Asked, answer_together, ask_messages
 from kvg.flow.attempt import named_text, slot_names
-from kvg.flow.trace import trace_ref
+from kvg.flow.attested import trace_ref
 from kvg.problem.family import parse_problem
 from tests import models
 from tests.flow.conftest import Ran
@@ -262,3 +262,58 @@ def test_questions_side_by_side_are_answered_as_alone(tiny: dict[str, Path]) -> 
 
     for most in (1, 9):
         assert answer_together(asked(), most) == [item.answer(most) for item in asked()]
+
+
+RANGES = '[{{"least": {0}, "most": {1}}}, {{"least": {0}, "most": {1}}}]'
+
+
+def learned_twice(user: models.User, kvg: Kvg, *first: str) -> None:
+    """Two instances of one family, of which one trace comes out: the second in other ranges, by a
+    gate that looked at its answer. ``first`` are arguments for the first one."""
+    (user.folder / "c.py").write_text(CHECKER)
+    for text, low, high, more in (
+        (TEXT, 1, 60, first),
+        ("Multiply 101 by 107.", 100, 160, ("--gate", "python-assert:answer == '10807'")),
+    ):
+        (user.folder / "r.json").write_text(RANGES.format(low, high))
+        done = record(
+            kvg("solve", text, *TRY, "--checker", "c.py", "--slots", "r.json", "--learn", *more)
+        )
+        assert done["learned"] is True
+    assert len(set(user.store.refs().values())) == 1
+
+
+def test_what_is_fresh_of_one_text_is_not_so_of_another(
+    user: models.User, kvg: Kvg, writes: Callable[[str], None]
+) -> None:
+    (user.folder / "rates.txt").write_text("one")
+    writes(" s0 * s1")
+    learned_twice(user, kvg, "--depends", "rates.txt")
+    (user.folder / "rates.txt").write_text("two")
+    stale = kvg("solve", TEXT)
+    assert stale.code == 3 and "rates.txt" in stale.out + stale.err
+    assert record(kvg("solve", "Multiply 101 by 107.", "--json"))["answer"] == "10807"
+    refs = [json.loads(line).get("ref") for line in kvg("ls", "--stale", "--json").out.splitlines()]
+    family = parse_problem(TEXT).family.digest
+    assert trace_ref(family, TEXT) in refs
+    assert trace_ref(family, "Multiply 101 by 107.") not in refs
+
+
+def test_a_gate_counts_for_the_answer_that_it_looked_at(
+    user: models.User, kvg: Kvg, writes: Callable[[str], None]
+) -> None:
+    writes(" s0 * s1")
+    learned_twice(user, kvg)
+    for method in user.store.methods():
+        assert kvg("forget", method, "--yes").code == 0
+    for text, answer, code in ((TEXT, "42", 6), ("Multiply 101 by 107.", "10807", 0)):
+        assert record(kvg("solve", text, "--json"))["answer"] == answer
+        assert kvg("solve", text, "--require", "test:python-assert").code == code
+        drafted = json.loads(kvg("solve", text, "--draft", "--json").out)
+        assert drafted["answer"] == answer and drafted["draft"]["witness_equal"] is True
+    gates = {
+        entry["ref"]: entry["gates"]
+        for entry in map(json.loads, kvg("ls", "--json").out.splitlines())
+    }
+    family = parse_problem(TEXT).family.digest
+    assert gates[trace_ref(family, TEXT)] == ["test:method"]

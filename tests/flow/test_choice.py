@@ -8,10 +8,10 @@ import pytest
 
 from kvg.digest import Digest, sha256, short
 from kvg.errors import NotFound, Untrusted, UsageError
-from kvg.flow.freshness import Contract
 from kvg.flow.method import show_method, stale_methods
 from kvg.flow.settings import Settings
 from kvg.flow.solve import run_method, solve
+from kvg.objects.contract import Contract
 from kvg.objects.statement import PASSED, Resource, TestResult, encode_test_result
 from kvg.problem.family import parse_problem
 from kvg.problem.method import METHOD_GATE, Method

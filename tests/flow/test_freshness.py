@@ -12,7 +12,8 @@ import pytest
 
 from kvg.digest import sha256
 from kvg.errors import UsageError
-from kvg.flow.freshness import Contract, contract_of_proof, depends_of, stale_reason
+from kvg.flow.freshness import depends_of, stale_reason
+from kvg.objects.contract import Contract, contract_of_proof
 from kvg.objects.statement import PASSED, Resource, TestResult
 from tests import models
 from tests.flow.conftest import Ran
@@ -39,6 +40,7 @@ def test_a_file_that_changed(user: models.User, kvg: Kvg) -> None:
     missed = kvg(*GRAFT, "--json")
     assert missed.code == 3 and "today.csv has changed" in json.loads(missed.err)["message"]
     assert kvg("ask", "a", "What is the rate?", "--max-tokens", "1").code == 3
+    assert kvg("logits", "a", "--prompt", "x").code == 3 and kvg("logits", "a").code == 3
     assert stale(kvg) == ["stale: data/rates/today.csv has changed"]
     assert kvg("-C", "data", "ls", "--stale").out.startswith("a ")
     fresh = json.loads(kvg(*GRAFT, "--or-fresh", "tiny", "--json").out)

@@ -159,3 +159,32 @@ def test_the_family_of_a_deposit(user: models.User, kvg: Kvg) -> None:
     assert kvg("gc").code == 0
     assert kvg("family", "show", family["family"]).code == 0
     assert kvg("solve", "Sum the integers from 3 to 9.").code == 3
+
+
+def test_a_gate_that_looked_at_another_problem_is_not_this_ones(
+    user: models.User, kvg: Kvg
+) -> None:
+    """The same text as the answer to something else: it would have passed what it never met."""
+    for name, problem in (
+        ("times", "What is 6 times 7?"),
+        ("more", "What is 14 times 3?"),
+        ("plus", "What is 6 plus 7?"),
+    ):
+        (user.folder / f"{name}.txt").write_text(problem)
+    (user.folder / "answer.txt").write_text("The answer is 42.")
+    gate = ("--gate", "python-assert:'6 times 7' in text and '42' in answer")
+    assert kvg("deposit", "a", "answer.txt", "--family", "times.txt", *gate).code == 0
+    for name, why in (("plus", "of family"), ("more", "to another problem of its family")):
+        for dry in ((), ("--dry-run",)):
+            told = kvg("deposit", name, "answer.txt", "--family", f"{name}.txt", *dry)
+            assert told.code == 4 and why in told.err
+        assert user.store.ref(name) is None
+    assert kvg("deposit", "b", "answer.txt", "--family", "times.txt").code == 0
+    assert kvg("deposit", "c", "answer.txt").code == 0
+
+
+def test_a_text_that_answered_nothing_is_no_answer_later(user: models.User, kvg: Kvg) -> None:
+    (user.folder / "problem.txt").write_text("Sum the integers from 3 to 9.")
+    assert kvg("deposit", "a", "--text", TEXT).code == 0
+    told = kvg("deposit", "b", "--text", TEXT, "--family", "problem.txt")
+    assert told.code == 4 and "to no problem" in told.err

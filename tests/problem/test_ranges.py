@@ -193,7 +193,12 @@ def test_an_open_side_is_wide_enough_for_its_own_value(raw: str) -> None:
 def test_places_are_those_of_the_bounds() -> None:
     for bounds, raw, is_in in (
         (("0", "9"), "1.25", True),
-        (("0", "9"), "1.250", True),
+        (("0", "9"), "1.250", False),
+        (("0", "9"), "1.500000", False),
+        (("0", "9.000"), "1.250", True),
+        (("0.0", "9000.0"), "1.5e3", False),
+        (("0.0", "9.0e3"), "1.5e3", True),
+        (("0.0", "9.0e3"), "1500.5", True),
         (("0", "9"), "1.255", False),
         (("0", "9.000"), "1.255", True),
         (("0", "9.000"), "1.2555", False),
@@ -217,6 +222,19 @@ def test_a_number_that_is_written_as_others_are_is_inside(raw: str) -> None:
     assert SlotRange(literal.type, None, "-99", "99").outside(literal) is None
 
 
+def test_decimals_are_drawn_as_they_may_be_written() -> None:
+    """What a program sees of one is its places and its exponent, too."""
+    for high, is_scientific in (("60.000", False), ("6.0e4", True)):
+        slot = SlotRange("decimal", None, "0.5", high)
+        drawn = [draw(slot, Random(n)).raw for n in range(200)]
+        assert all(slot.holds(parse_literal(raw)) for raw in drawn)
+        assert any("e" in raw for raw in drawn) == is_scientific
+        places = {len(raw.partition(".")[2]) for raw in drawn if "e" not in raw}
+        assert places == set(range(1, slot.fineness() + 1))
+        assert any(raw.endswith("0") for raw in drawn)
+    assert {draw(SlotRange("percent"), Random(n)).raw.find(".") for n in range(50)} == {-1}
+
+
 def test_letters() -> None:
     (slot,) = read_ranges(b'[{"letters": "ab ", "least": 0, "most": 3}]', ("str",), what="r")
     assert slot.holds(parse_literal('"a b"')) and not slot.holds(parse_literal('"abc"'))
@@ -230,7 +248,7 @@ def test_letters() -> None:
 
 def test_a_number_of_a_size_that_nobody_can_hold() -> None:
     with pytest.raises(UsageError, match="too long to use"):
-        SlotRange("decimal").holds(parse_literal("1.0e999999999"))
+        SlotRange("decimal", None, "1.0e0").holds(parse_literal("1.0e999999999"))
 
 
 @pytest.mark.parametrize("kind", ["float", "list[float]", "list[", "list[" * 99 + "int" + "]" * 99])

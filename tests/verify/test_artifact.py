@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kvg.digest import Digest, sha256
 from kvg.errors import Corrupt, NotFound, Untrusted
 from kvg.log.entry import ForgetEntry
+from kvg.objects.contract import Contract
 from kvg.objects.statement import (
     FAILED,
     PASSED,
@@ -20,6 +22,7 @@ from kvg.objects.statement import (
     encode_test_result,
 )
 from kvg.objects.verified import Verified
+from kvg.problem.method import METHOD_GATE
 from kvg.signing.dsse import sign_envelope
 from kvg.signing.keys import PrivateKey
 from kvg.store import Store
@@ -355,3 +358,60 @@ def test_requirements() -> None:
     assert not is_gate_met("tes", ["test"])
     assert not is_gate_met("test:x", ["test:y", "test"])
     assert not is_gate_met("x", [])
+
+
+SOON, LATE, NEVER = Contract(valid_until=10), Contract(valid_until=20), Contract()
+FILED = Contract(depends=(Resource("rates.csv", sha256(b"3")),), schema_version="1")
+OTHER = Contract(schema_version="2")
+
+
+def promise(store: Store, key: PrivateKey, digest: Digest, terms: Contract, *, proof: bool) -> None:
+    """A deposit, or the proof of a method, on ``terms``."""
+    if proof:
+        say(store, key, digest, TestResult(PASSED, METHOD_GATE, terms.resources()))
+        return
+    said = replace(
+        a.provenance(),
+        valid_until=terms.valid_until,
+        depends=terms.depends,
+        schema_version=terms.schema_version,
+    )
+    a.attest(store, key, digest, encode_provenance(digest, said))
+
+
+@pytest.mark.parametrize("proof", [False, True])
+@pytest.mark.parametrize(
+    ("needed", "said", "wanted"),
+    [
+        (1, [(ALICE, SOON), (ALICE, NEVER)], NEVER),
+        (1, [(ALICE, SOON), (BOB, NEVER)], NEVER),
+        (1, [(ALICE, SOON), (CAROL, NEVER)], SOON),
+        (2, [(ALICE, SOON), (BOB, SOON), (BOB, NEVER)], SOON),
+        (2, [(ALICE, SOON), (BOB, SOON), (BOB, NEVER), (ALICE, LATE)], LATE),
+        (2, [(ALICE, FILED), (BOB, LATE)], Contract(20, FILED.depends, "1")),
+        (2, [(ALICE, FILED), (BOB, OTHER)], Contract(None, FILED.depends, "2 and 1")),
+        (2, [(ALICE, SOON)], SOON),
+    ],
+)
+def test_whose_terms_are_in_force(
+    tmp_path: Path,
+    needed: int,
+    said: Sequence[tuple[PrivateKey, Contract]],
+    wanted: Contract,
+    proof: bool,
+) -> None:
+    """Alice and Bob are depositors; Carol is trusted for replays alone, and her word is no term."""
+    store, _ = a.make_store(tmp_path)
+    trusted(store, BOB, [DEPOSITOR])
+    trusted(store, CAROL, [VERIFIER])
+    store.set_trust(sign_trust(store.trust.with_threshold(DEPOSITOR, needed), [ALICE]))
+    with store.pending() as pending:
+        digest = pending.put(b"what it is about").digest
+        store.record(digest, [])
+    for key, terms in said:
+        promise(store, key, digest, terms, proof=proof)
+    found = judge(store, digest, what="it")
+    assert found.contract.valid_until == wanted.valid_until
+    assert found.contract.depends == wanted.depends
+    versions = (found.contract.schema_version or "").split(" and ")
+    assert sorted(versions) == sorted((wanted.schema_version or "").split(" and "))

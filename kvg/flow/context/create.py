@@ -41,7 +41,6 @@ from kvg.flow.deposit import (
     raw_bytes,
     stored_bytes,
 )
-from kvg.flow.freshness import Contract
 from kvg.flow.gated import attest_gates, check_policy
 from kvg.flow.records.contexts import ContextBlock, ContextMade
 from kvg.flow.records.record import Record
@@ -52,6 +51,7 @@ from kvg.flow.settings import attesting_key
 from kvg.flow.sources import Source
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry
+from kvg.objects.contract import Contract
 from kvg.objects.statement import Provenance, encode_provenance
 from kvg.store import RefMove, check_ref_name
 
