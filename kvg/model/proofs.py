@@ -40,8 +40,12 @@ PROCESSOR_FILE = Path("/proc/cpuinfo")
 PROCESSOR_KEYS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 MAX_BYTES = 1 << 20
 Shape = TypeVar("Shape")
-Proved: TypeAlias = Literal["model", "tiles"]
-"""What a record is of: a whole self-check, or tiles alone, for threads that came later."""
+Proved: TypeAlias = Literal["model", "tiles", "passes"]
+"""What a record is of: a whole self-check, tiles alone, for threads that came later, or long passes
+of which tokens were computed again alone."""
+
+Passes: TypeAlias = dict[tuple[int, int], int]
+"""The longest pass that was looked at, by its kind (``kvg.model.spots``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +78,57 @@ class ProofCache:
 
         A record that another user could have written counts as none.
         """
-        if self.is_renewed:
-            return None
-        key = self._key(model, engine, proved)
-        try:
-            with open(self._path(key), "rb", opener=durable.plain) as file:
-                if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
-                    return None
-                value = canon.decode(file.read(MAX_BYTES), what="self-check")
-            return _menu(value, key, model)
-        except (OSError, Corrupt):
-            return None
+        value = self._read(self._key(model, engine, proved))
+        return None if value is None else _menu(value, model)
 
     def remember(
         self, model: LoadedModel, engine: Engine, menu: TileMenu, proved: Proved = "model"
     ) -> None:
         """Keep ``menu``; where that cannot be done, the next session proves it again."""
-        key = self._key(model, engine, proved)
-        value: dict[str, Json] = {
-            "schema": SCHEMA,
-            "key": key,
-            "linear": [list(tiles) for tiles in menu.linear.values()],
-            "attention": [list(tiles) for tiles in menu.attention.values()],
-            "packed": [list(menu.packed.get(layer, ())) for layer in menu.linear],
-        }
+        self._write(
+            self._key(model, engine, proved),
+            {
+                "linear": [list(tiles) for tiles in menu.linear.values()],
+                "attention": [list(tiles) for tiles in menu.attention.values()],
+                "packed": [list(menu.packed.get(layer, ())) for layer in menu.linear],
+            },
+        )
+
+    def recall_passes(self, model: LoadedModel, engine: Engine) -> Passes:
+        """The passes that sessions of just this looked at; none without a record that is whole."""
+        value = self._read(self._key(model, engine, "passes"))
+        return {} if value is None else _passes(value.get("passes"))
+
+    def remember_passes(self, model: LoadedModel, engine: Engine, passes: Passes) -> None:
+        """Keep ``passes`` beside those that are kept; as ``remember``."""
+        known = self.recall_passes(model, engine)
+        kept = {kind: max(known.get(kind, 0), passes.get(kind, 0)) for kind in {*known, *passes}}
+        self._write(
+            self._key(model, engine, "passes"),
+            {"passes": [[*kind, longest] for kind, longest in sorted(kept.items())]},
+        )
+
+    def _read(self, key: Mapping[str, Json]) -> Mapping[str, Json] | None:
+        """The record of ``key``, None unless it is whole and this user's own."""
+        if self.is_renewed:
+            return None
+        try:
+            with open(self._path(key), "rb", opener=durable.plain) as file:
+                if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
+                    return None
+                value = canon.decode(file.read(MAX_BYTES), what="self-check")
+        except (OSError, Corrupt):
+            return None
+        if not isinstance(value, Mapping) or (value.get("schema"), value.get("key")) != (
+            SCHEMA,
+            key,
+        ):
+            return None
+        kept = {name: item for name, item in value.items() if name != "sum"}
+        return kept if value.get("sum") == sha256(canon.encode(kept)) else None
+
+    def _write(self, key: dict[str, Json], fields: Mapping[str, Json]) -> None:
+        value: dict[str, Json] = {"schema": SCHEMA, "key": key, **fields}
         data = canon.encode({**value, "sum": sha256(canon.encode(value))})
         try:
             durable.make_dir(self.folder, mode=0o700)
@@ -150,13 +181,8 @@ def _is_own(stat: os.stat_result) -> bool:
     return stat.st_uid in (0, os.geteuid()) and not stat.st_mode & 0o022
 
 
-def _menu(value: Json, key: Mapping[str, Json], model: LoadedModel) -> TileMenu | None:
-    """The tiles in a record, if it is whole, of this key, and says nothing impossible."""
-    if not isinstance(value, Mapping) or value.get("schema") != SCHEMA or value.get("key") != key:
-        return None
-    kept = {name: item for name, item in value.items() if name != "sum"}
-    if value.get("sum") != sha256(canon.encode(kept)):
-        return None
+def _menu(value: Mapping[str, Json], model: LoadedModel) -> TileMenu | None:
+    """The tiles in a record, if it says nothing impossible."""
     layers = [shape.key for shape in linear_shapes(model)]
     linear = _tiles(value.get("linear"), layers, lambda _: TILES)
     attention = _tiles(value.get("attention"), model.shapes, lambda shape: tile_menu(shape.repeat))
@@ -164,6 +190,18 @@ def _menu(value: Json, key: Mapping[str, Json], model: LoadedModel) -> TileMenu 
     if linear is None or attention is None or packed is None:
         return None
     return TileMenu(linear, attention, {layer: tiles for layer, tiles in packed.items() if tiles})
+
+
+def _passes(value: Json) -> Passes:
+    """The passes in a record; none where it says what can't be."""
+    found: Passes = {}
+    for item in value if isinstance(value, Sequence) and not isinstance(value, str) else ():
+        match item:
+            case [int(rows), int(kind), int(longest)]:
+                found[rows, kind] = longest
+            case _:
+                return {}
+    return found
 
 
 def _tiles(

@@ -104,7 +104,8 @@ class Session:
         """Called before every forward pass; what it raises ends the work before it."""
         self._menus = Menus(model, engine, menu, proofs)
         self._packing = Packing(model.module, menu)
-        self._spots = Spots()
+        self._proofs = proofs
+        self._spots = Spots(proofs.recall_passes(model, engine) if proofs else None)
         self._report = report or SilentReport()
 
     def slot(self) -> Slot:
@@ -179,7 +180,7 @@ class Session:
                 slot.state.check_finite(start, start + n)
             if spot.indices:
                 self._check_spot(spot, cache, padded, told, logits[spot.row, len(rows) :])
-                self._spots.passed(counts, width)
+                self._passed(counts, width)
         except BaseException:
             for slot, start, n in zip(slots, starts, counts, strict=True):
                 slot.state.wipe(start, start + n)
@@ -225,7 +226,15 @@ class Session:
         for position, before in zip(at, held, strict=True):
             pairs += zip(state.token(position), before, strict=True)
         if not all(same_bits(now, then) for now, then in pairs):
+            if self._proofs is not None:
+                self._proofs.forget(self.model, self.engine)
             raise mixed(self.model.module, len(ids) * len(ids[0]))
+
+    def _passed(self, counts: Sequence[int], width: int) -> None:
+        """A pass was looked at; other sessions need not."""
+        self._spots.passed(counts, width)
+        if self._proofs is not None:
+            self._proofs.remember_passes(self.model, self.engine, dict(self._spots.longest))
 
     def _width(self, starts: Sequence[int], counts: Sequence[int]) -> int:
         """Tokens per row of a pass: a long row alone is padded to whole tiles here, once."""

@@ -7,8 +7,9 @@ may be over a row, or over a text that was laid there. What mixes tokens shows i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kvg.errors import Incompatible
 from kvg.model.selfcheck import CHECK_TOKENS, HINT
@@ -28,12 +29,26 @@ class Spot:
 NO_SPOT = Spot(0, ())
 
 
+AGAIN: Final = 8
+"""One pass in so many that an earlier session looked at is looked at again."""
+
+
 class Spots:
     """Which passes of one session are looked at: those longer than any before, among those of as
-    many sequences and of a length between the same powers of two."""
+    many sequences and of a length between the same powers of two.
 
-    def __init__(self) -> None:
-        self._longest: dict[tuple[int, int], int] = {}
+    ``known`` are those of earlier sessions. Who can write that record can write the program, too;
+    of each kind the first pass of a session is looked at all the same, one time in ``AGAIN``.
+    """
+
+    def __init__(self, known: Mapping[tuple[int, int], int] | None = None) -> None:
+        self._longest = {
+            kind: longest for kind, longest in (known or {}).items() if secrets.randbelow(AGAIN)
+        }
+
+    @property
+    def longest(self) -> Mapping[tuple[int, int], int]:
+        return self._longest
 
     def draw(self, counts: Sequence[int], width: int) -> Spot:
         """What to look at in a pass of ``width`` tokens for each sequence, ``counts`` of them real:

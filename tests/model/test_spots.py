@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from transformers import AutoModelForCausalLM, OPTConfig, OPTForCausalLM
 from kvg.errors import Incompatible, UsageError
 from kvg.model import opening
 from kvg.model.loader import adopt_model
+from kvg.model.proofs import ProofCache
 from kvg.model.session import Session
 from kvg.model.spots import NO_SPOT, Spots
 from tests import models
@@ -95,6 +98,69 @@ def test_each_length_is_looked_at_once() -> None:
     assert found == [40, 50, 64, 65, 1000, 70, 128]
     assert spots.draw([1] * 3, 1).indices == (0,), "as many sequences were not looked at"
     assert spots.draw([50, 50], 50) != NO_SPOT
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the passes that were looked at, as they were filled up."""
+    found: list[int] = []
+    check = Session._check_spot
+
+    def seen(self: Session, *given: Any) -> None:
+        found.append(len(given[2][0]))
+        check(self, *given)
+
+    monkeypatch.setattr(Session, "_check_spot", seen)
+    return found
+
+
+@pytest.mark.parametrize(("drawn", "again"), [(1, [128]), (0, [60, 128])])
+def test_what_an_earlier_session_looked_at_is_seldom_looked_at_again(
+    tiny: dict[str, Path],
+    tmp_path: Path,
+    looked_at: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: int,
+    again: list[int],
+) -> None:
+    monkeypatch.setattr("kvg.model.spots.secrets.randbelow", lambda n: min(drawn, n - 1))
+    model, proofs = models.load(tiny["llama"]), ProofCache(tmp_path / "proofs", ())
+    first = opening.session_of(model, schedule=None, proofs=proofs)
+    first.run(first.slot(), IDS[:60], [])
+    assert looked_at == [60]
+    assert proofs.recall_passes(model, first.engine) == {(1, 6): 60}
+    looked_at.clear()
+    second = opening.session_of(model, schedule=None, proofs=proofs)
+    for n in (60, 50, 100):
+        second.run(second.slot(), IDS[:n], [])
+    assert looked_at == again
+    assert proofs.recall_passes(model, first.engine) == {(1, 6): 60, (1, 7): 128}
+    renewed = replace(proofs, is_renewed=True)
+    assert renewed.recall_passes(model, first.engine) == {}
+
+
+def test_a_pass_that_fails_is_remembered_by_nobody(tiny: dict[str, Path], tmp_path: Path) -> None:
+    proofs = ProofCache(tmp_path / "proofs", ())
+    module = AutoModelForCausalLM.from_pretrained(tiny["llama"], dtype=torch.float32)
+    hooked(module, lambda x: x + turned(x).mean(-1).unsqueeze(1) * (x.shape[1] > LONG))
+    model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+    session = opening.session_of(model, schedule=None, proofs=proofs)
+    session.run(session.slot(), IDS[:50], [])
+    assert proofs.recall_passes(model, session.engine)
+    with pytest.raises(Incompatible, match="mixes tokens"):
+        session.run(session.slot(), IDS[:80], [])
+    assert not proofs.recall_passes(model, session.engine)
+    assert proofs.recall(model, session.engine) is None
+
+
+@pytest.mark.parametrize("value", ["x", 3, None, [[1, 2]], [[1, 2, "3"]], ["123"], {"a": 1}])
+def test_a_record_that_says_what_cannot_be_is_none(
+    tiny: dict[str, Path], tmp_path: Path, value: Any
+) -> None:
+    model, proofs = models.load(tiny["llama"]), ProofCache(tmp_path / "proofs", ())
+    session = opening.session_of(model, schedule=None, proofs=proofs)
+    proofs._write(proofs._key(model, session.engine, "passes"), {"passes": value})
+    assert proofs.recall_passes(model, session.engine) == {}
 
 
 def test_what_no_pass_can_be_made_of_is_refused(tiny: dict[str, Path]) -> None:
