@@ -40,6 +40,7 @@ PARTIAL = "partial"
 
 _STORE_MARKS = (b"kvg-store", b"kvg-remote")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_SHOWN = 80
 
 _hook: Hook | None = None
 _counter = 0
@@ -121,12 +122,23 @@ def raise_translated(error: OSError, path: Path | str) -> NoReturn:
         raise NotFound(f"{path}: no such file") from None
     if isinstance(error, PermissionError):
         raise Unreadable(f"{path}: permission denied", hint=f"check who owns {path}") from None
+    if error.errno == errno.ENAMETOOLONG:
+        shown = path if len(str(path)) < _SHOWN else f"{str(path)[:_SHOWN]}…"
+        raise UsageError(f"{shown}: too long for a name", hint="give a shorter one") from None
     if error.errno == errno.EROFS:
         raise KvgError(
             f"{path}: read-only file system",
             hint="mount it for writing, or work on a copy in another place",
         ) from None
     raise Unreadable(f"{path}: {error.strerror or error}") from None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, or a link to one; what is too long for a name is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def check_target(path: Path, *, option: str) -> None:

@@ -93,3 +93,11 @@ def test_a_plain_file_is_replaced_and_a_new_one_made(tmp_path: Path) -> None:
     durable.check_target(path, option="--out")
     with pytest.raises(NotFound, match="no such folder"):
         durable.check_target(path / "below", option="--out")
+
+
+def test_a_name_that_is_too_long_is_a_slip_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    with pytest.raises(UsageError, match="too long for a name") as told, durable.translated(path):
+        path.read_bytes()
+    assert len(told.value.message) < 150
+    assert not durable.is_file(path) and not durable.is_file(tmp_path)

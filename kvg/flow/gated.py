@@ -142,18 +142,10 @@ def gate_input(source: Source, problem: str | None, *, what: str) -> GateInput:
     if source.kind != "chat":
         text = source.text(what=what).encode()
         return GateInput(text) if problem is None else GateInput(problem.encode(), text)
-    from kvg.flow.sources import parse_chat
-
-    name, data = source.parts[0]
-    parsed = parse_chat(data, what=name)
-    messages = [
-        (str(item.get("role")), str(item.get("content")))
-        for item in (parsed if isinstance(parsed, list) else ())
-        if isinstance(item, dict)
-    ]
-    is_answered = bool(messages) and messages[-1][0] == "assistant"
-    asked = "\n".join(content for _, content in (messages[:-1] if is_answered else messages))
-    return GateInput(asked.encode(), messages[-1][1].encode() if is_answered else None)
+    messages = source.messages()
+    is_answered = messages[-1]["role"] == "assistant"
+    asked = "\n".join(item["content"] for item in (messages[:-1] if is_answered else messages))
+    return GateInput(asked.encode(), messages[-1]["content"].encode() if is_answered else None)
 
 
 def attest_gates(

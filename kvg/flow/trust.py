@@ -217,10 +217,11 @@ def _find_trusted(store: Store, settings: Settings, given: str) -> TrustedKey:
 
 def find_public(settings: Settings, given: str) -> PublicKey:
     """The public key that a person means by ``given``. Raises ``NotFound``, ``UsageError``."""
+    from kvg import durable
     from kvg.signing.keys import parse_public
 
     path = settings.cwd / given
-    if path.is_file():
+    if durable.is_file(path):
         return parse_public(_read(path), what=given)
     try:
         return keyring_of(settings).find(given).public

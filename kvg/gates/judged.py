@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from kvg import durable
 from kvg.canon import Json
 from kvg.errors import UsageError
 from kvg.gates.apart import MODULE
@@ -85,7 +86,7 @@ def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes
         path = place.folder / word
         if number == 0 and word in _PYTHONS:
             argv += [python_program(), "-B"]
-        elif not path.is_file() or path.is_relative_to("/usr"):
+        elif not durable.is_file(path) or path.is_relative_to("/usr"):
             argv.append(word)
         else:
             name = Path(word).name

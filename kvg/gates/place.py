@@ -74,7 +74,7 @@ class Place:
     def read(self, name: str) -> bytes:
         """A file that belongs to a gate. Raises ``NotFound``, ``UsageError``."""
         path = self.folder / name
-        if not path.is_file():
+        if not durable.is_file(path):
             raise NotFound(
                 f"{name}: no such file", hint="a gate's file is found from where you are"
             )

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Set
 from typing import Final
 
+from kvg import durable
 from kvg.errors import GateFailed, UsageError
 from kvg.gates.judged import input_files, judge
 from kvg.gates.outcome import GateInput, GateOutcome
@@ -69,7 +70,7 @@ sys.exit(int(status))
 
 def assert_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     """``python-assert:FILE``, or one expression of ``text`` and ``answer``."""
-    if (place.folder / spec.argument).is_file():
+    if durable.is_file(place.folder / spec.argument):
         source = place.read(spec.argument)
     else:
         source = f"assert ({spec.argument})\n".encode()

@@ -52,21 +52,21 @@ def _shared(program: _Code, checker: _Code) -> str | None:
     solve = program.definitions.get(SOLVE)
     if solve is None:
         return None
-    wanted = program.shape(solve)
-    for function in checker.functions():
+    wanted, size = program.shape(solve), program.size(solve)
+    for function in checker.functions(size):
         if checker.shape(function) == wanted:
             name = getattr(function, "name", "a lambda")
             return f"has the program's {SOLVE} in it, as {name}"
     for text in checker.texts():
-        if _has(text, wanted):
+        if _has(text, wanted, size):
             return f"has the program's {SOLVE} in it, as text"
     return None
 
 
-def _has(text: str | bytes, wanted: Digest) -> bool:
-    """Whether ``text`` is Python with a function of that shape."""
+def _has(text: str | bytes, wanted: Digest, size: int) -> bool:
+    """Whether ``text`` is Python with a function of that shape and size."""
     code = _parsed(text)
-    return code is not None and any(code.shape(held) == wanted for held in code.functions())
+    return code is not None and any(code.shape(held) == wanted for held in code.functions(size))
 
 
 class _Code:
@@ -75,6 +75,10 @@ class _Code:
     def __init__(self, tree: ast.Module) -> None:
         _make_plain(tree)
         self._tree = tree
+        self._sizes: dict[int, int] = {}
+        for node in reversed([*ast.walk(tree)]):  # what is inside before what it is inside
+            inner = map(id, ast.iter_child_nodes(node))
+            self._sizes[id(node)] = 1 + sum(map(self._sizes.__getitem__, inner))
         self._shapes: dict[tuple[str, int], Digest] = {}
         self.definitions: dict[str, ast.AST] = {}
         self._imported: dict[str, str] = {}
@@ -96,11 +100,16 @@ class _Code:
                 for item in names:
                     self._imported[item.asname or item.name] = f"{module}.{item.name}"
 
-    def functions(self) -> Iterator[Function]:
-        """Every function, wherever it stands."""
+    def functions(self, size: int) -> Iterator[Function]:
+        """Every function of that size, wherever it stands: none lies in another of them."""
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if is_function and self.size(node) == size:
                 yield node
+
+    def size(self, node: ast.AST) -> int:
+        """How many nodes it has, one of this file; a lambda has those of the function that it is."""
+        return self._sizes[id(node)] + isinstance(node, ast.Lambda)
 
     def texts(self) -> Iterator[str | bytes]:
         """Every string that could hold a function."""

@@ -144,7 +144,11 @@ def test_the_answer_of_a_chat_is_judged(user: models.User, kvg: Kvg) -> None:
     (user.settings.cwd / "chat.json").write_text(json.dumps(chat))
     gate = ("--gate", "python-assert:int(answer) == 42 and '6 times 7' in text")
     assert kvg("deposit", "c", "--chat", "chat.json", *gate).code == 0
+    whole = json.dumps({"messages": json.loads((user.folder / "chat.json").read_text())})
+    (user.folder / "object.json").write_text(whole)
+    assert kvg("deposit", "o", "--chat", "object.json", *gate).code == 0
     wrong = ("--gate", "python-assert:int(answer) == 41")
+    assert kvg("deposit", "p", "--chat", "object.json", *wrong).code == 8
     assert kvg("deposit", "d", "--chat", "chat.json", *wrong).code == 8
 
 

@@ -317,3 +317,12 @@ def test_a_function_of_any_name_is_the_answers_own(gate: Gate) -> None:
     checks = f"import answer\n{first}def test():\n{tests}test()\n"
     done = gate("python-assert:c.py", TEXT, answer, **{"c.py": checks})
     assert done.is_passed, done.reason
+
+
+def test_an_argument_that_is_too_long_for_a_name_is_no_file(gate: Gate) -> None:
+    words = ", ".join(f"'word{n}'" for n in range(60))
+    assert gate(f"python-assert:answer.strip() in ({words})", TEXT, "word7").is_passed
+    code = f"import sys; sys.exit(input() not in ({words}))"
+    assert gate(f'cmd:python3 -c "{code}"', TEXT, "word7").is_passed
+    with pytest.raises(NotFound, match="no such file"):
+        gate("pytest:" + "x" * 300, TEXT, "12")
