@@ -158,5 +158,7 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a file that was named on the command line."""
     from kvg import durable
 
+    if path.is_dir():
+        raise UsageError(f"{path}: a folder, not a file")
     with durable.translated(path), open(path, "rb") as file:
         return file.read()

@@ -18,7 +18,13 @@ from kvg.digest import Digest, sha256, short
 from kvg.errors import GateFailed, Incompatible, KvgError, NotFound, Untrusted, UsageError
 from kvg.flow.choice import UNFIT, PassedOver
 from kvg.flow.freshness import check_fresh, contract_for
-from kvg.flow.method import condition_of, ranges_of, read_program, store_method
+from kvg.flow.method import (
+    condition_of,
+    ranges_of,
+    read_program,
+    store_method,
+    warn_of_layout,
+)
 from kvg.flow.records.flywheel import AnswerFound
 from kvg.flow.sandboxed import caller_of
 from kvg.flow.settings import attesting_key
@@ -296,6 +302,7 @@ def _try_program(
     from kvg.gates.outcome import GateOutcome
     from kvg.problem.method import Method
 
+    warn_of_layout(settings, request.text)
     checker = read_program(settings, request.checker or Path())
     ranges = ranges_of(settings, request.slots, problem)
     check_provable(ranges)

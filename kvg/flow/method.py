@@ -19,6 +19,7 @@ from kvg.objects.contract import Contract
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
 from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
+from kvg.problem.text import indented_line
 
 if TYPE_CHECKING:
     from kvg.flow.proving import Proof
@@ -63,6 +64,7 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
 
     program, checker = (read_program(settings, path) for path in (request.program, request.checker))
     problem = parse_problem(request.text, request.constraint, request.names)
+    warn_of_layout(settings, request.text)
     check_policy(store, (METHOD_GATE,), what=method_of(problem), hint=_POLICY_HINT)
     ranges = ranges_of(settings, request.slots, problem)
     contract = contract_for(
@@ -147,6 +149,17 @@ def verified_method(
     return found_for or newest_method(store, family, verify_method)
 
 
+def warn_of_layout(settings: Settings, text: str) -> None:
+    """Say where a line of ``text`` is indented: that does not count in its family."""
+    line = indented_line(text)
+    if line is not None:
+        settings.report.warning(
+            f"line {line} of the problem begins with white space, which does not count outside of "
+            "a block that opens with ```python: the same words with other indentation are the "
+            "same problem"
+        )
+
+
 def ranges_of(settings: Settings, slots: Path | None, problem: Problem) -> tuple[SlotRange, ...]:
     """The ranges in the file ``slots``, closed: a side that is open there, or all without a file,
     is at the usual limit or at the problem's own value, and a notice says so.
@@ -192,7 +205,7 @@ def constraint_program(constraint: str, names: Sequence[str], n_slots: int) -> b
     given = "; ".join(f"{name} = s{n}" for n, name in enumerate(names)) or "pass"
     return (
         "from math import *\nfrom builtins import *\n"
-        f"def holds({slots}):\n    {given}\n    return not not (\n{constraint}\n)\n"
+        f"def holds({slots}):\n    {given}\n    return not not (\n{constraint.strip()}\n)\n"
     ).encode()
 
 

@@ -335,7 +335,9 @@ class _Trial:
         pairs = [pair for pair in pairs if tuple(item.raw for item in pair[1]) in met]
         varied = [instance for _, instance in pairs]
         answers = self._solved(varied)
-        self._changed.append(sum(new != old for new, (old, _) in zip(answers, pairs, strict=True)))
+        self._changed.append(
+            sum(_differ(new, old) for new, (old, _) in zip(answers, pairs, strict=True))
+        )
         if self._changed[-1] == 0:
             raise _Broken(f"slot {number} never changes the answer: a constant is baked in")
         self._check(varied, answers)
@@ -344,4 +346,11 @@ class _Trial:
 def _another(answers: Sequence[Answer], at: int, answer: Answer) -> Answer:
     """The next answer that differs; None when none does."""
     around = (*answers[at + 1 :], *answers[:at])
-    return next((other for other in around if other != answer and other is not None), None)
+    found = (other for other in around if other is not None and _differ(other, answer))
+    return next(found, None)
+
+
+def _differ(one: Answer, other: Answer) -> bool:
+    """Whether two answers are of another value: not as a NaN is another one each time, nor as the
+    same number with more zeros is."""
+    return one != other and not is_same(one, other)

@@ -49,10 +49,11 @@ def consistency_gate(
 
 
 def canonical_answer(text: str) -> str:
-    """What counts of an answer: words, and the value of one that is a literal."""
+    """What counts of an answer: words, or the type and value of one that is a literal, with two
+    spaces between, as words have not."""
     words = unicodedata.normalize("NFC", " ".join(text.split()))
     try:
         literal = parse_literal(words.rstrip("."))
-        return f"literal {literal.type} {plain(literal.value)}"
+        return f"{literal.type}  {plain(literal.value)}"
     except UsageError:
-        return f"words {words}" if words else ""
+        return words

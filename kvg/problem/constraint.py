@@ -65,7 +65,7 @@ def normal_constraint(text: str, types: Sequence[str], names: Sequence[str] = ()
     if len(text) > MAX_CHARS:
         raise UsageError(f"constraint of {len(text)} characters: more than {MAX_CHARS}")
     tree = _parse(text)
-    normal = _Normaliser(types, _slot_names(types, names))
+    normal = _Normaliser(types, slot_names(types, names))
     try:
         found = normal.truth(tree, ())
         canon.encode(found)
@@ -83,7 +83,8 @@ def _parse(text: str) -> ast.expr:
         raise UsageError("constraint: not a Python expression that can be read") from None
 
 
-def _slot_names(types: Sequence[str], names: Sequence[str]) -> Mapping[str, int]:
+def slot_names(types: Sequence[str], names: Sequence[str]) -> Mapping[str, int]:
+    """The places of slots by what they may be called. Raises ``UsageError``."""
     found = {f"s{n}": n for n in range(len(types))}
     if len(names) > len(types):
         raise UsageError(f"{len(names)} slot names for {len(types)} slots")

@@ -70,6 +70,10 @@ def parse_problem(text: str, constraint: str | None = None, names: Sequence[str]
 
         normal = normal_constraint(constraint, found.types, names)
         _check_slots(normal, len(found.types))
+    elif names:
+        from kvg.problem.constraint import slot_names
+
+        slot_names(found.types, names)
     return Problem(Family(found.text, normal, found.types), found.slots)
 
 

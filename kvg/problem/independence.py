@@ -103,12 +103,13 @@ class _Code:
     def functions(self, size: int) -> Iterator[Function]:
         """Every function of that size, wherever it stands: none lies in another of them."""
         for node in ast.walk(self._tree):
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            if is_function and self.size(node) == size:
-                yield node
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                    if self.size(node) == size:
+                        yield node
 
     def size(self, node: ast.AST) -> int:
-        """How many nodes it has, one of this file; a lambda has those of the function that it is."""
+        """How many nodes it has, one of this file; of a lambda, as the function that it is."""
         return self._sizes[id(node)] + isinstance(node, ast.Lambda)
 
     def texts(self) -> Iterator[str | bytes]:

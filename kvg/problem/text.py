@@ -47,7 +47,7 @@ def canonical_text(text: str) -> CanonicalText:
     if len(text) > MAX_TEXT_CHARS:
         raise UsageError(f"problem of {len(text)} characters: more than {MAX_TEXT_CHARS}")
     _check_unicode(text)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _in_lines(text)
     blocks = _blocks(text)
     scanner, parts, slots = Scanner(text), list[str](), list[Literal]()
     places: dict[int, _Block] = {}
@@ -91,6 +91,10 @@ class _Block:
     tree: Module
 
 
+def _in_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _blocks(text: str) -> dict[int, _Block]:
     """The Python blocks, by where each starts."""
     found: dict[int, _Block] = {}
@@ -111,6 +115,20 @@ def _blocks(text: str) -> dict[int, _Block]:
             opened = None
         at = end + 1
     return found
+
+
+def indented_line(text: str) -> int | None:
+    """The number of the first line outside of blocks that begins with white space before a word."""
+    text = _in_lines(text)
+    blocks = _blocks(text)
+    at, inside = 0, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if at in blocks:
+            inside = blocks[at].end
+        if at >= inside and number > 1 and line[:1].isspace() and line.strip():
+            return number
+        at += len(line) + 1
+    return None
 
 
 def _addressed(

@@ -213,7 +213,12 @@ def test_a_constraint_is_part_of_the_family_and_of_the_proof(kvg: Run, store: St
     named = ("--constraint", "low <= high", "--name", "low", "--name", "high")
     assert kvg(*ADD, *named).code == 0
     assert kvg("solve", TEXT).code == 3
-    assert kvg("solve", TEXT, "--constraint", "s1 >= s0").out == "6\n"
+    for same in ("s1 >= s0", "\u3000s0 <= s1 ", "not not s0 <= s1"):
+        assert kvg("solve", TEXT, "--constraint", same).out == "6\n"
+    for names in (("a", "a"), ("a b",), ("a", "b", "c")):
+        given = [word for name in names for word in ("--name", name)]
+        assert kvg("solve", TEXT, *given).code == 2
+    assert kvg("solve", "--file", ".").code == 2
 
 
 @pytest.mark.parametrize(
@@ -521,6 +526,18 @@ def test_a_slot_that_does_not_matter(kvg: Run, store: Store) -> None:
     Path("c.py").write_text("def check(answer, a, b): return answer == b ** 2\n")
     refused = kvg(*ADD, "--json")
     assert refused.code == 8 and "slot 0 never changes" in refused.error["message"]
+    # What no other value equals, not even itself, is no other answer.
+    Path("p.py").write_text("def solve(a, b): return [b, float('nan')]\n")
+    Path("c.py").write_text("def check(answer, a, b): return answer[0] == b\n")
+    refused = kvg(*ADD, "--json")
+    assert refused.code == 8 and "slot 0 never changes" in refused.error["message"]
+
+
+def test_white_space_that_does_not_count_is_told(kvg: Run, store: Store) -> None:
+    text = "Sum\n  the integers from 3 to 9."
+    told = kvg("method", "add", "--text", text, *ADD[4:])
+    assert told.code == 0 and "line 2 of the problem begins with white space" in told.err
+    assert kvg("solve", TEXT).out == "42\n"
 
 
 def test_a_text_without_slots(kvg: Run, store: Store) -> None:

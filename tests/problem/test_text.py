@@ -11,7 +11,7 @@ import pytest
 
 from kvg.errors import UsageError
 from kvg.problem.literals import parse_literal
-from kvg.problem.text import canonical_text
+from kvg.problem.text import canonical_text, indented_line
 
 BLOCK = "Run:\n```python\n{}\n```\nnow"
 
@@ -272,3 +272,19 @@ def test_a_block_that_is_not_python_stays_text() -> None:
 def test_code_nested_too_deeply_is_refused() -> None:
     with pytest.raises(UsageError, match="deeply"):
         digest_of("x = " + "-" * 2000 + "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("one\n  two", 2),
+        ("one\r\n\ttwo", 2),
+        (" one\ntwo", None),
+        ("one\n  \n\ntwo", None),
+        (BLOCK.format("for i in x:\n    i"), None),
+        (BLOCK.format("for i in x:\n    i") + "\n then", 7),
+        ("```py\nfor i in x:\n    i\n```", 3),
+    ],
+)
+def test_where_white_space_does_not_count_although_it_seems_to(text: str, line: int | None) -> None:
+    assert indented_line(text) == line
