@@ -10,7 +10,13 @@ from kvg.errors import Corrupt, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.log.merkle import HASH_SIZE
 from kvg.signing import base64
-from kvg.signing.note import is_name, is_note_signed, parse_note, sign_note
+from kvg.signing.note import (
+    encode_signature,
+    is_name,
+    is_note_signed,
+    parse_note,
+    sign_note,
+)
 
 if TYPE_CHECKING:
     from kvg.signing.keys import PrivateKey, PublicKey
@@ -70,6 +76,13 @@ def parse_checkpoint(data: Buffer, *, what: str) -> Checkpoint:
 def _is_size(text: str) -> bool:
     is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return is_number and (text == "0" or text[0] != "0")
+
+
+def without_witnesses(note: bytes, origin: str, *, what: str) -> bytes:
+    """``note`` with the lines of the log ``origin`` alone. Raises ``Corrupt``."""
+    parsed = parse_note(note, what=what)
+    lines = (encode_signature(line) for line in parsed.signatures if line.name == origin)
+    return parsed.text.encode("utf-8") + b"\n" + b"".join(lines)
 
 
 def open_checkpoint(data: Buffer, *, origin: str, verifier: PublicKey, what: str) -> Checkpoint:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kvg.log.entry import Entry
     from kvg.store.store import Store
 
+_MAX_INDEX_DIGITS = 16
 WRITER = "a running command"
 STORE = "the store"
 
@@ -150,6 +151,31 @@ def _note_removed(store: Store, digest: Digest) -> None:
         durable.replace(_removal(store, digest), [tombstone], staging=store.staging)
     except KvgError:
         return
+
+
+def removal_faults(store: Store) -> Iterator[tuple[str, Corrupt]]:
+    """Each note of a removal that names no tombstone of its artifact, by its name in the store's
+    folder, and why. Raises ``Corrupt`` where the log can't be read."""
+    for path in sorted((store.root / REMOVED).iterdir()):
+        name, digest = f"{REMOVED}/{path.name}", f"{PREFIX}{path.name}"
+        if not is_digest(digest) or not path.is_file():
+            continue
+        try:
+            with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
+                data = file.read(_MAX_INDEX_DIGITS + 1)
+        except NotFound:
+            continue
+        if not _is_tombstone(store, data, digest):
+            yield name, Corrupt(f"{name}: names no entry of the log that forgets it")
+
+
+def _is_tombstone(store: Store, data: bytes, digest: Digest) -> bool:
+    """Whether ``data`` is the position of a tombstone of ``digest``, perhaps an earlier one."""
+    index = int(data) if data.isdigit() and len(data) <= _MAX_INDEX_DIGITS else store.log.size
+    if index >= store.log.size or str(index).encode() != data:
+        return False
+    entry = parse_entry(next(iter(store.log.read(index, index + 1))), what=f"log entry {index}")
+    return isinstance(entry, ForgetEntry) and entry.digest == digest
 
 
 def _removal(store: Store, digest: Digest) -> Path:

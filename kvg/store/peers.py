@@ -119,8 +119,14 @@ class Peers:
         return Older(kept, shown.size)
 
     def note_seen(self, origin: str, note: bytes, *, remote: str) -> None:
-        """Remember that ``remote`` showed the checkpoint ``note``, which was checked."""
+        """Remember that ``remote`` showed the checkpoint ``note``, which was checked.
+
+        What strangers cosigned of it is not: nobody here could tell that it is still what came.
+        """
+        from kvg.log.checkpoint import without_witnesses
+
         path = self._seen(origin, remote)
+        note = without_witnesses(note, origin, what=str(path))
         try:
             known = _read(path)
         except NotFound:
@@ -183,8 +189,13 @@ class Peers:
         if self._keyring.seen_peer(self._own, log.origin) != data:
             self._keyring.keep_peer(self._own, log.origin, data)
 
-    def take(self, origin: str, verifier: bytes, note: bytes, source: TileSource) -> Log:
-        """As ``check``, and keep the copy: every byte checked, the checkpoint last."""
+    def take(
+        self, origin: str, verifier: bytes, note: bytes, source: TileSource, *, publisher: bytes
+    ) -> Log:
+        """As ``check``, and keep the copy: every byte checked, the checkpoint last.
+
+        ``publisher`` is the note that vouches for its key; there is no copy without one.
+        """
         from kvg.log.growth import log_files
         from kvg.log.log import CHECKPOINT, VERIFIER
 
@@ -196,11 +207,14 @@ class Peers:
             durable.replace(folder / name, [data], staging=self._staging)
         for name, data in () if kept is None else _rekeyed(kept, tiles, source):
             durable.replace(folder / name, [data], staging=self._staging)
+        if kept is None:
+            self.keep_publisher(origin, publisher)
         if kept is None or kept.note != note:
             durable.replace(folder / CHECKPOINT, [note], staging=self._staging)
         taken = self.log(origin)
         if taken is None:
             raise Corrupt(f"log {origin}: gone as it was taken", hint="kvg fsck")
+        self.keep_publisher(origin, publisher)
         self._remember(taken)
         self._keep_cosigned(taken, source)
         return taken

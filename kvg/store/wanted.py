@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import canon, durable
-from kvg.digest import hex_of, sha256_bytes
+from kvg.digest import PREFIX, hex_of, is_digest, sha256_bytes
 from kvg.errors import Corrupt, Incompatible, NoSpace
 from kvg.frozen import frozen
 from kvg.store.layout import FORGOTTEN
@@ -65,6 +65,15 @@ def mark_of(stretch: bytes) -> Mark:
 def read_wanted(store: Store, digest: Digest) -> tuple[Mark, ...]:
     """What is still to be looked for of a forgotten artifact. Raises ``Corrupt``."""
     return _read(_path(store, digest))
+
+
+def wanted_of(store: Store) -> Iterator[Digest]:
+    """Each artifact of which something is to be looked for: forgetting it was begun, and has not
+    come to its end."""
+    for path in sorted((store.root / FORGOTTEN).glob(f"*{_SUFFIX}")):
+        digest = f"{PREFIX}{path.name.removesuffix(_SUFFIX)}"
+        if is_digest(digest):
+            yield digest
 
 
 def wanted_faults(store: Store) -> Iterator[Corrupt]:

@@ -43,11 +43,12 @@ from kvg.verify.check import (
 from kvg.verify.findings import Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
-from kvg.verify.strays import stray_finding, strays
+from kvg.verify.strays import REPAIR, stray_finding, strays
 
 if TYPE_CHECKING:
     from kvg.log.mending import Copy
     from kvg.store import Store
+    from kvg.verify.receipts import LostReceipt
 
 INDEX = "index.lmdb"
 LOCK = "lock"
@@ -82,7 +83,8 @@ class FsckSummary:
 
     ``artifacts`` are the store's own, ``pushed`` those that only pointers of others name.
     ``unreachable`` counts objects that gc would remove, None where that can't be told;
-    ``unfinished`` artifacts that are to be forgotten and of which something is left.
+    ``unfinished`` artifacts that are to be forgotten and of which something is left; ``to_forget``
+    those whose forgetting was begun and has not come to its end: done again, it does.
     """
 
     type: ClassVar[str] = "fsck-summary"
@@ -97,6 +99,7 @@ class FsckSummary:
     methods: int = 0
     damaged: int = 0
     pushed: int = 0
+    to_forget: tuple[Digest, ...] = ()
 
 
 class _Tally:
@@ -217,16 +220,19 @@ def _fsck(
     trust = [*check_trust(store)]
     other = [*map(_missing_folder, folders), *check_config(store), *_log_key(store)]
     other += _wanted(store)
+    removed = [*_removed(store)]
     peers, pushed = [*peer_findings(store)], Published(store)
     lost = [*_lost_peers(store, is_whole=not peers)] if _is_readable(store) else []
+    unproved = _lost_receipts(store) if is_sound and not peers else ()
+    lost += [item.finding for item in unproved]
     sent = [*pushed.findings()]
-    yield from (*log, *trust, *other, *peers, *lost, *sent)
+    yield from (*log, *trust, *other, *removed, *peers, *lost, *sent)
     is_readable = (is_sound and not log) or _is_readable(store)
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
     yield from differing
-    tally.faults += sum(map(len, (index, log, trust, other, peers, lost, sent, differing)))
+    tally.faults += sum(map(len, (index, log, trust, other, removed, peers, lost, sent, differing)))
     if is_readable:
         yield from _artifacts(store, tally, threads, advance)
     own = artifacts_there(store) if is_readable else frozenset()
@@ -244,7 +250,10 @@ def _fsck(
         for done in (*repair_folders(store, folders), *repair_lock(store)):
             tally.repaired += 1
             yield done
-        for name in dict.fromkeys(fault.object for fault in (*peers, *sent)):
+        for name in _restored(store, unproved):
+            tally.repaired += 1
+            yield Repaired(name, "made anew")
+        for name in dict.fromkeys(fault.object for fault in (*removed, *peers, *sent)):
             if os.path.lexists(store.root / name):
                 tally.repaired += 1
                 yield Repaired(name, "moved", set_aside(store, store.root / name))
@@ -261,6 +270,7 @@ def _fsck(
         log_entries=store.log.size if is_readable else 0,
         unreachable=_unreachable(store) if is_readable and not pushed.is_there else None,
         unfinished=_unfinished(store) if is_readable else 0,
+        to_forget=tuple(_to_forget(store)),
         faults=tally.faults,
         repaired=tally.repaired,
         methods=tally.methods,
@@ -278,6 +288,13 @@ def _is_readable(store: Store) -> bool:
     except UNREADABLE:
         return False
     return True
+
+
+def _to_forget(store: Store) -> Iterator[Digest]:
+    if (store.root / FORGOTTEN).is_dir():
+        from kvg.store.wanted import wanted_of
+
+        yield from wanted_of(store)
 
 
 def _unfinished(store: Store) -> int:
@@ -328,6 +345,22 @@ def _lost_peers(store: Store, *, is_whole: bool) -> Iterator[Finding]:
         yield told("peers", f"nothing is kept of the log that {refs[0]}{more} came from")
 
 
+def _lost_receipts(store: Store) -> tuple[LostReceipt, ...]:
+    from kvg.verify.receipts import lost_receipts
+
+    try:
+        return lost_receipts(store)
+    except UNREADABLE:
+        return ()  # which the check of that log tells
+
+
+def _restored(store: Store, lost: tuple[LostReceipt, ...]) -> Iterator[str]:
+    if lost:
+        from kvg.verify.receipts import restore_receipts
+
+        yield from restore_receipts(store, lost)
+
+
 def _index_finding(text: str) -> Finding:
     return Finding(Corrupt.code, Corrupt.kind, INDEX, f"{INDEX}: {text}", "kvg reindex")
 
@@ -362,6 +395,18 @@ def _wanted(store: Store) -> Iterator[Finding]:
         from kvg.store.wanted import wanted_faults
 
         yield from (finding_of(error, FORGOTTEN) for error in wanted_faults(store))
+
+
+def _removed(store: Store) -> Iterator[Finding]:
+    """Notes that all of an artifact was removed, where the log says nothing of the kind."""
+    if (store.root / FORGOTTEN).is_dir():
+        from kvg.store.forget import removal_faults
+
+        try:
+            for name, error in removal_faults(store):
+                yield Finding(error.code, error.kind, name, error.message, REPAIR)
+        except UNREADABLE:
+            return  # which the check of the log tells
 
 
 def _index_findings(store: Store) -> Iterator[Finding]:

@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING
 from kvg import durable
 from kvg.errors import Corrupt, KvgError, Unreadable, Untrusted
 from kvg.log import rekey as rekeys
-from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, Checkpoint, open_checkpoint
+from kvg.log.checkpoint import (
+    MAX_CHECKPOINT_SIZE,
+    Checkpoint,
+    open_checkpoint,
+    without_witnesses,
+)
 from kvg.log.log import CHECKPOINT, COSIGNED, VERIFIER, Log
 from kvg.log.mending import leads_to, mended_files, read_if_had
 from kvg.log.tiles import FolderSource
-from kvg.signing.note import encode_signature, encode_verifier, parse_note
+from kvg.signing.note import encode_verifier
 from kvg.store.peers import parse_verifier_line
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import Repaired
@@ -165,13 +170,9 @@ class _Mending:
             yield read_if_had(copy.source, name, MAX_CHECKPOINT_SIZE)
 
     def _by_log(self, note: bytes | None) -> bytes | None:
-        """``note`` without the lines of witnesses."""
-        try:
-            parsed = parse_note(note or b"", what=self._origin)
-        except Corrupt:
-            return None
-        lines = [line for line in parsed.signatures if line.name == self._origin]
-        return parsed.text.encode() + b"\n" + b"".join(map(encode_signature, lines))
+        with suppress(Corrupt):
+            return without_witnesses(note or b"", self._origin, what=self._origin)
+        return None
 
     def _read(self, name: str) -> bytes | None:
         return read_if_had(self._source, name, MAX_CHECKPOINT_SIZE)

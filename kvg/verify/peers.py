@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvg import durable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from kvg.errors import KvgError
     from kvg.log.log import Log
+    from kvg.signing.cosignature import Witness
     from kvg.signing.keys import PublicKey
     from kvg.store import Store
 
@@ -37,6 +38,8 @@ def peer_findings(store: Store) -> Iterator[Finding]:
         faults: list[Corrupt | Incompatible | NotFound | Untrusted]
         try:
             kept = store.peers.log(origin)
+            if kept is not None and kept.origin != origin:
+                raise Untrusted(f"{name}: is the log {kept.origin}")
             faults = [] if kept is None else [*kept.faults()]
         except _REFUSED as error:
             kept, faults = None, [error]
@@ -96,17 +99,21 @@ def _key_at(log: Log, size: int) -> PublicKey | None:
 
 
 def _beside(store: Store, log: Log, name: str) -> Iterator[Finding]:
-    if (log.folder / PUBLISHER).exists():
+    if not (log.folder / PUBLISHER).exists():
+        text = f"{name}/{PUBLISHER}: missing: nothing here says who vouches for this log"
+        yield Finding(Corrupt.code, Corrupt.kind, f"{name}/{PUBLISHER}", text, FETCH)
+    else:
         try:
             _check_publisher(store, log, f"{name}/{PUBLISHER}")
         except _REFUSED as error:
             yield _finding(error, f"{name}/{PUBLISHER}")
+    witnesses = _witnesses(store)
     for part, check in ((RECEIPTS, _check_receipt), (SEEN, _check_seen)):
         folder = log.folder / part
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             what = f"{name}/{part}/{path.name}"
             try:
-                check(log, path, what)
+                check(log, path, what, witnesses)
             except _REFUSED as error:
                 yield _finding(error, what)
 
@@ -147,7 +154,17 @@ def _ever_trusted(store: Store) -> Iterator[PublicKey]:
         yield from (key.public for key in read_version(store, digest).keys)
 
 
-def _check_receipt(log: Log, path: Path, what: str) -> None:
+def _witnesses(store: Store) -> tuple[Witness, ...]:
+    """Those who are known here; none where the configuration can't be read, which that tells."""
+    from kvg.store.witnesses import configured
+
+    try:
+        return configured(store)
+    except Corrupt:
+        return ()
+
+
+def _check_receipt(log: Log, path: Path, what: str, witnesses: Sequence[Witness]) -> None:
     """That it proves the place, in this log, of the attestation that it is named after."""
     from kvg.log.entry import AttestationEntry, parse_entry
     from kvg.log.receipts import MAX_RECEIPT_SIZE, check_receipt, parse_receipt
@@ -166,9 +183,10 @@ def _check_receipt(log: Log, path: Path, what: str) -> None:
     key = _key_at(log, receipt.checkpoint.size)
     if key is not None:
         check_receipt(receipt, raw, origin=log.origin, verifier=key, what=what)
+    _check_lines(log, receipt.note, what, witnesses)
 
 
-def _check_seen(log: Log, path: Path, what: str) -> None:
+def _check_seen(log: Log, path: Path, what: str, witnesses: Sequence[Witness]) -> None:
     """That it is an earlier checkpoint of this log, signed by the key that it had then."""
     from kvg.log.checkpoint import MAX_CHECKPOINT_SIZE, open_checkpoint, parse_checkpoint
 
@@ -180,3 +198,13 @@ def _check_seen(log: Log, path: Path, what: str) -> None:
     key = _key_at(log, seen.size)
     if key is not None:
         open_checkpoint(note, origin=log.origin, verifier=key, what=what)
+    _check_lines(log, note, what, witnesses)
+
+
+def _check_lines(log: Log, note: bytes, what: str, witnesses: Sequence[Witness]) -> None:
+    """That each line by the log, or by a witness who is known here, is signed."""
+    from kvg.signing.note import parse_note
+    from kvg.store.witnesses import unsigned
+
+    for line in unsigned(log, parse_note(note, what=what), witnesses):
+        raise Untrusted(f"{what}: {line.name} did not sign this")

@@ -114,8 +114,11 @@ def _known(tree: Tree, name: str) -> tuple[Tree | None] | None:
 
 
 def is_movable(store: Store, path: Path) -> bool:
-    """Whether a stray is moved: not a link in the store's own folder, which somebody put there."""
-    return path.parent != store.root or not path.is_symlink()
+    """Whether a stray is moved: not a link in the store's own folder, which somebody put there, nor
+    one in the place of what the store reads, which would then be gone."""
+    if not path.is_symlink() or path.is_relative_to(store.objects.folder):
+        return True
+    return path.parent != store.root and _belonging(store, path) is None
 
 
 def stray_finding(store: Store, path: Path) -> Finding:
@@ -132,12 +135,19 @@ def _kind(store: Store, path: Path) -> str:
         return "no object"
     if not path.is_file() and not path.is_dir():
         return "not a plain file"
+    known = _belonging(store, path)
+    if known is None:
+        return "not of a store"
+    return f"no {'file' if known[0] is None else 'folder'}, which belongs there"
+
+
+def _belonging(store: Store, path: Path) -> tuple[Tree | None] | None:
+    """As ``_known``, of a path in the store's folder."""
     tree: Tree = STORE
     known: tuple[Tree | None] | None = None
     for part in path.relative_to(store.root).parts:
         known = _known(tree, part)
         if known is None:
-            return "not of a store"
+            return None
         tree = known[0] or _APART
-    is_file = known is not None and known[0] is None
-    return "no file, which belongs there" if is_file else "no folder, which belongs there"
+    return known

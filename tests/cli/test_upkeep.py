@@ -293,3 +293,26 @@ def test_what_was_forgotten_stays_so_without_the_index(stored: Stored, kvg: Run,
     assert again.code == 0, again.out
     deposit(stored.store, key_of("alice"))
     assert kvg("forget", "demo").code == kvg("forget", stored.digest).code == 0
+
+
+def test_a_forget_that_was_cut_before_its_tombstone_is_told_and_ends_when_done_again(
+    stored: Stored, kvg: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kvg.flow.forget.remove_for_good", cut)
+        assert kvg("forget", "demo").code == 130
+    note = stored.store.root / "forgotten" / f"{hex_of(stored.digest)}.wanted"
+    assert note.exists() and "demo" in kvg("ls").out
+    told = kvg("fsck")
+    assert told.code == 0 and f"kvg forget {stored.digest[:13]} again" in told.err
+    assert kvg("fsck", "--json").record["to_forget"] == [stored.digest]
+    assert kvg("forget", stored.digest[:13]).code == 0
+    assert not note.exists() and kvg("fsck", "--json").record["to_forget"] == []
+    removal = note.with_suffix("")
+    removal.write_bytes(b"0")
+    wrong = kvg("fsck")
+    assert wrong.code == 5 and "names no entry of the log that forgets it" in wrong.out
+    assert kvg("fsck", "--repair").code == 5 and kvg("fsck").code == 0

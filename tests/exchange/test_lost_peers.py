@@ -116,3 +116,52 @@ def test_damage_in_the_copy_here_is_not_laid_at_the_remotes_door(
     assert fault.object == f"peers/{origin}" and "kvg fetch" in str(fault.hint)
     assert [*fsck(followed.store, repair=True)]
     assert followed.fetch().findings == [] and faults(followed.store) == []
+
+
+def test_a_publisher_that_is_gone_is_named_and_a_fetch_brings_it(
+    followed: Person, alice: Person
+) -> None:
+    path = followed.store.root / "peers" / alice.store.log.origin / "publisher"
+    whole = path.read_bytes()
+    path.unlink()
+    (fault,) = faults(followed.store)
+    assert fault.object.endswith("/publisher") and fault.hint == "kvg fetch REMOTE"
+    assert followed.fetch().findings == [] and path.read_bytes() == whole
+    assert faults(followed.store) == []
+
+
+def test_each_receipt_that_is_gone_is_named_and_made_anew(followed: Person, alice: Person) -> None:
+    folder = followed.store.root / "peers" / alice.store.log.origin / "receipts"
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 2
+    (folder / names[0]).unlink()
+    (fault,) = faults(followed.store)
+    assert fault.object.endswith(names[0]) and fault.code == 5
+    shutil.rmtree(folder)
+    assert len(faults(followed.store)) == 2
+    assert [*fsck(followed.store, repair=True)]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert faults(followed.store) == []
+
+
+def test_what_went_out_and_came_back_needs_no_receipt(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    """Bob's log repeats what Alice deposited: it did not come from there."""
+    alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    bob.deposit("his", range(60))
+    bob.push("his")
+    assert not alice.pull(trust=[bob.key.public.keyid]).findings
+    assert faults(alice.store) == [] and faults(bob.store) == []
+    assert list((alice.store.root / "peers" / bob.store.log.origin / "receipts").iterdir())
+
+
+def test_a_copy_in_the_place_of_another_is_named(followed: Person, alice: Person) -> None:
+    folder = followed.store.root / "peers"
+    shutil.copytree(folder / alice.store.log.origin, folder / "kvg-0123")
+    found = {fault.object: fault for fault in faults(followed.store)}
+    assert f"is the log {alice.store.log.origin}" in found["peers/kvg-0123"].message
+    assert found["peers/kvg-0123"].code == 6
+    assert [*fsck(followed.store, repair=True)] and faults(followed.store) == []

@@ -22,8 +22,7 @@ from kvg.store.traces import take_traces
 from kvg.store.wanted import keep_wanted, mark_of, read_wanted
 from kvg.trust import sign_trust
 from kvg.verify import verify_artifact
-from kvg.verify.findings import Finding
-from kvg.verify.fsck import fsck
+from kvg.verify.fsck import FsckSummary, fsck
 from tests import artifacts as a
 from tests.store.faults import (
     KINDS,
@@ -172,7 +171,10 @@ def copied(base: Path, folder: Path) -> Path:
 
 def check_sound(store: Store, verb: Verb, where: str) -> None:
     """Nothing is wrong, and every name that stands stands for a whole artifact."""
-    findings = [found for found in fsck(store) if isinstance(found, Finding)]
+    *findings, summary = fsck(store)
+    gone = a.build(GONE)[0].digest
+    assert isinstance(summary, FsckSummary)
+    assert (gone in summary.to_forget) is bool(read_wanted(store, gone)), where
     if verb.work is repair:
         findings = [found for found in findings if found.object != "objects/stray"]
     assert findings == [], where

@@ -2,6 +2,10 @@
 
 Each time ``fsck`` names that file with exit 5 or 6 and nothing else, and what does not rest on the
 file still verifies byte for byte.
+
+What can't be told by its nature: that ``config.toml`` says something else that it may say, since it
+is the user's to edit; what ``index.lmdb`` holds in pages that nothing reads; lines of strangers on
+the checkpoint or the receipt of another's log, whose keys nobody has here.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,9 +35,11 @@ from kvg.signing.dsse import sign_envelope
 from kvg.signing.note import parse_note
 from kvg.store import RefMove, Store
 from kvg.store import peers as peer_names
+from kvg.store.forget import plan_forget, remove_for_good
 from kvg.store.lmdb_file import close_file
 from kvg.store.rekey import rekey
 from kvg.store.wanted import encode_wanted, keep_wanted, mark_of
+from kvg.trust import sign_trust
 from kvg.verify import verify_artifact
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import fsck
@@ -80,6 +87,10 @@ def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
         made_artifact(store, f"codec{codec}", range(start, start + 12), SOURCES[1])
     store.config.set("store.codec", 0)
     bystander = made_artifact(store, "bystander", range(100, 127), SOURCES[1])
+    forgotten = a.deposit(store, a.key_of("alice"), ref="forgotten", ids=range(500, 509)).digest
+    remove_for_good(store, plan_forget(store, forgotten), now=a.NOW)
+    trusting = store.trust.with_key(EVE.public, ["verifier"])
+    store.set_trust(sign_trust(trusting, [a.key_of("alice")]))
     store.publish([RefMove("moving", None if i % 2 else bystander) for i in range(300)])
     changed = rekey(store, now=a.NOW).index + 1
     cosigned(store.log)
@@ -108,6 +119,7 @@ def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
         "source": path(a.sha256(SOURCES[0])),
         "evidence": path(a.sha256(b"evidence of " + SOURCES[0])),
         "trust version": path(store.trust_versions()[0][1]),
+        "trust version, newest": path(store.trust_versions()[1][1]),
         "trust.json": "trust.json",
         "checkpoint": "log/checkpoint",
         "verifier": "log/verifier",
@@ -117,6 +129,7 @@ def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
     }
     keep_wanted(store, digest, map(mark_of, SOURCES))
     files["what to look for"] = f"forgotten/{hex_of(digest)}.wanted"
+    files["note of a removal"] = f"forgotten/{hex_of(forgotten)}"
     files.update(log_files(store.root))
     files.update(peer_files(store, folder / "peer"))
     store.close()
@@ -137,11 +150,12 @@ def peer_files(store: Store, folder: Path) -> dict[str, str]:
     other.set_ref("more", made.digest)
     log, peers = other.log, store.peers
     line = (log.folder / "verifier").read_bytes()
-    peers.take(log.origin, line, log.note, log.source)
-    peers.keep_publisher(log.origin, sign_publisher(log.origin, log.verifier, [key]))
+    vouched = sign_publisher(log.origin, log.verifier, [key])
+    peers.take(log.origin, line, log.note, log.source, publisher=vouched)
     index = made.published.index_of(made.envelopes[0])
     assert index is not None
     peers.keep_receipts(log.origin, [(made.envelopes[0], log.receipt(index))])
+    peers.note_seen(log.origin, log.note, remote="origin")
     other.close()
     width, origin = log.size, f"peers/{log.origin}"
     return {
@@ -150,6 +164,7 @@ def peer_files(store: Store, folder: Path) -> dict[str, str]:
         "peer, cosigned": f"{origin}/cosigned",
         "peer, publisher": f"{origin}/publisher",
         "peer, receipt": f"{origin}/receipts/{hex_of(made.envelopes[0])}",
+        "peer, seen": f"{origin}/seen/origin",
         "peer, hash tile": f"{origin}/tile/0/000.p/{width}",
         "peer, entry bundle": f"{origin}/tile/entries/000.p/{width}",
     }
@@ -182,6 +197,7 @@ KINDS = (
     "source",
     "evidence",
     "trust version",
+    "trust version, newest",
     "trust.json",
     "checkpoint",
     "verifier",
@@ -189,11 +205,13 @@ KINDS = (
     "change of key",
     "first key",
     "what to look for",
+    "note of a removal",
     "peer, checkpoint",
     "peer, verifier",
     "peer, cosigned",
     "peer, publisher",
     "peer, receipt",
+    "peer, seen",
     "peer, hash tile",
     "peer, entry bundle",
     "hash tile, full",
@@ -241,11 +259,17 @@ def made() -> Iterator[Made]:
             ("attestation, deposit", "manifest"),
             ("source", "page, raw"),
             ("trust version", "manifest"),
+            ("trust version, newest", "trust version"),
         ):
             twins[kind] = store.root / files[twin]
         twins["what to look for"] = folder / "of another artifact"
         others = encode_wanted(map(mark_of, SOURCES), of=hex_of(bystander))
         twins["what to look for"].write_bytes(others)
+        twins["trust.json"] = folder / "of an older version"
+        versions = Store.open(store.root).trust_versions()
+        twins["trust.json"].write_bytes(store.objects.read(versions[0][1], what="trust file"))
+        twins["note of a removal"] = folder / "of another entry"
+        twins["note of a removal"].write_bytes(b"1")
         yield Made(folder / "s", files, twins, bystander)
 
 
@@ -320,7 +344,7 @@ def test_every_region_of_every_file(
             assert findings, where
             assert {finding.code for finding in findings} <= {Corrupt.code, Untrusted.code}, where
             assert any(is_named(finding, name) for finding in findings), where
-            if name.startswith("objects/") and kind != "trust version":
+            if name.startswith("objects/") and not kind.startswith("trust version"):
                 assert all(is_named(finding, name) for finding in findings), where
             if name.startswith("peers/"):
                 assert all(is_named(finding, name) for finding in findings), where
@@ -336,7 +360,7 @@ def test_every_region_of_every_file(
 def rests_not_on(kind: str) -> bool:
     """Whether an artifact can be verified without a sound file of this kind."""
     objects = ("page", "token", "manifest", "attestation", "source", "evidence")
-    return kind.startswith((*objects, "peer", "cosigned", "what to")) or kind.endswith(
+    return kind.startswith((*objects, "peer", "cosigned", "what to", "note of")) or kind.endswith(
         "older partial"
     )
 
@@ -358,7 +382,7 @@ def test_every_file_of_a_store_has_its_row(made: Made) -> None:
         assert re.sub(r"[0-9]+$", "N", name) in rows, name
     kept = {log_files_of.CHECKPOINT, log_files_of.COSIGNED, log_files_of.VERIFIER, rekeys.FIRST}
     assert {f"log/{name}" for name in kept} <= set(made.files.values())
-    beside = {peer_names.PUBLISHER, peer_names.RECEIPTS}
+    beside = {peer_names.PUBLISHER, peer_names.RECEIPTS, peer_names.SEEN}
     assert beside <= {name.split("/")[2] for name in made.files.values() if name[:5] == "peers"}
 
 
@@ -391,6 +415,46 @@ def test_the_key_that_the_configuration_pins(made: Made) -> None:
             assert codes and codes <= {Corrupt.code, Untrusted.code, Incompatible.code}
     finally:
         write(path, whole)
+
+
+def test_the_rest_of_the_configuration(
+    made: Made, record_property: Callable[[str, object], None]
+) -> None:
+    """It is named, or it is one that a user may have written; nothing else is ever blamed for it.
+
+    The pinned key, and whose word counts as a witness's, are judged by what they are for: another
+    log, or another witness, is told where those are.
+    """
+    path = made.folder / ".kvg" / "config.toml"
+    whole, told, passed = path.read_bytes(), 0, 0
+    twin = made.twins["checkpoint"].parents[1] / "config.toml"
+    try:
+        for what, data in damages(whole, twin.read_bytes()):
+            write(path, data)
+            findings = look_damaged(made.folder)
+            assert {finding.code for finding in findings} <= {
+                Corrupt.code,
+                Untrusted.code,
+                Incompatible.code,
+            }, what
+            if not findings:
+                assert tomllib.loads(data.decode("utf-8")), what
+                assert Store.open(made.folder).config.get("store.log"), what
+                check_bystander(made)
+            told, passed = told + bool(findings), passed + (not findings)
+    finally:
+        write(path, whole)
+    assert look(made.folder) == []
+    record_property("corruption matrix", ("config.toml", f"{len(whole)} bytes", told + passed))
+    assert told > 2 * passed
+
+
+def look_damaged(folder: Path) -> list[Finding]:
+    """As ``look``, where the configuration may be what is damaged, as ``kvg fsck`` opens it."""
+    store = Store(folder / ".kvg", is_damaged=True)
+    found = [item for item in fsck(store) if isinstance(item, Finding)]
+    store.close()
+    return found
 
 
 def test_the_index_is_found_out_or_does_no_harm(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Corrupt, KvgError, Untrusted
+from kvg.flow.exchange.publishers import sign_publisher
 from kvg.store import Store
 from kvg.verify.check import check_store
 from kvg.verify.findings import Finding
@@ -27,9 +28,9 @@ FILES = (
     "log/verifier",
     "log/tile/0/000.p/WIDEST",
     "log/tile/entries/000.p/WIDEST",
-    "peers/other.example/checkpoint",
-    "peers/other.example/verifier",
-    "peers/other.example/tile/entries/000.p/1",
+    "peers/OTHER/checkpoint",
+    "peers/OTHER/verifier",
+    "peers/OTHER/tile/entries/000.p/1",
 )
 WAIT_S = 20
 
@@ -76,8 +77,10 @@ def made(tmp_path: Path) -> Path:
     """A store with a deposit and the log of somebody else."""
     store, key = a.make_store(tmp_path)
     a.deposit(store, key)
-    other, _ = a.make_store(tmp_path / "else")
-    shutil.copytree(other.root / "log", store.root / "peers" / "other.example")
+    other, key = a.make_store(tmp_path / "else")
+    origin = other.log.origin
+    shutil.copytree(other.root / "log", store.root / "peers" / origin)
+    store.peers.keep_publisher(origin, sign_publisher(origin, other.log.verifier, [key]))
     store.close()
     return store.root
 
@@ -95,6 +98,8 @@ def looked(check: Callable[[Store], Iterator[object]], root: Path) -> list[Findi
 def test_every_file_of_a_store(tmp_path: Path, name: str, put: Callable[[Path], None]) -> None:
     root = made(tmp_path)
     assert looked(fsck, root) == []
+    (other,) = (path.name for path in (root / "peers").iterdir())
+    name = name.replace("OTHER", other)
     if name.endswith("WIDEST"):
         widths = (int(item) for item in os.listdir((root / name).parent))
         name = name.replace("WIDEST", str(max(widths)))

@@ -51,11 +51,13 @@ LIKE_AN_ORIGIN = ("junk", "n" * 250, "000.p.old")
 IN_PLACE = {
     ("peers", "folder"),
     ("peers", "full folder"),
+    ("peers", "link"),
+    ("pushing", "link"),
     ("logs", "folder"),
     ("logs", "full folder"),
     ("pushing", "file"),
 }
-"""Where such a name may be that of a log, so that nothing is wrong with the name itself."""
+"""Where such a name may be that of a log: nothing is wrong with it, and a link is left in place."""
 
 
 @pytest.fixture(autouse=True)

@@ -39,6 +39,9 @@ def fsck_summary(record: FsckSummary, view: View) -> Iterator[str]:
         view.aside(
             f"{count(record.unfinished, 'artifact')} to be forgotten, not wholly removed: kvg gc"
         )
+    for digest in record.to_forget:
+        told = f"{brief(digest)}: forgetting it was begun and has not ended"
+        view.aside(f"{told}: kvg forget {digest[:13]} again")
     if view.verbose:
         yield f"{size(record.bytes)} of raw bytes read\n"
         if record.unreachable is not None:

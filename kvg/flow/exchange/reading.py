@@ -235,12 +235,21 @@ class Reader:
         elif not self._keep:
             return ReadLog(origin, peers.check(origin, line, note, files), None)
         else:
-            log = peers.take(origin, line, note, files)
-            peers.keep_publisher(origin, vouched)
+            is_new = peers.log(origin) is None
+            log = peers.take(origin, line, note, files, publisher=vouched)
+            if is_new:
+                self._restore_receipts()
             found = ReadLog(origin, log.tiles, log)
         if self._keep and self.place.is_tracked:
             peers.note_seen(origin, note, remote=self.place.name)
         return found
+
+    def _restore_receipts(self) -> None:
+        """Those of a copy that was lost went with it."""
+        from kvg.verify.receipts import lost_receipts, restore_receipts
+
+        for _ in restore_receipts(self.store, lost_receipts(self.store)):
+            pass
 
     def _older(self, origin: str, line: bytes, note: bytes) -> Older | None:
         if not self.place.is_tracked:

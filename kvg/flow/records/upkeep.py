@@ -27,7 +27,8 @@ class FsckSummary(Record):
 
     ``artifacts`` are the store's own, ``pushed`` those that only pointers of others name.
     ``unreachable`` counts objects that gc would remove, None where that can't be told;
-    ``unfinished`` artifacts that are to be forgotten and of which something is left.
+    ``unfinished`` artifacts that are to be forgotten and of which something is left; ``to_forget``
+    those whose forgetting was begun and has not come to its end: done again, it does.
     """
 
     type: ClassVar[str] = "fsck-summary"
@@ -42,6 +43,7 @@ class FsckSummary(Record):
     methods: int = 0
     damaged: int = 0
     pushed: int = 0
+    to_forget: tuple[Digest, ...] = ()
 
 
 @frozen
