@@ -20,7 +20,7 @@ from kvg.flow.records.keys import Revoked, TrustEntry
 from kvg.flow.trust import trust_records
 from kvg.flow.verify import verify
 from kvg.signing.note import encode_verifier
-from kvg.store.witnesses import ABOUT_COSIGNED, configured
+from kvg.store.witnesses import configured, is_about_words
 from kvg.trust.policy import ROLES
 from kvg.verify.check import methods_among
 from kvg.verify.judgement import required_gates
@@ -53,7 +53,6 @@ UNWITNESSED = (
     "that owner. kvg log --cosigned takes up a witness's word."
 )
 NONE_SEEN = "none was given, or it was removed before one was seen here."
-NEWEST_KEPT = "of the checkpoints that were cosigned the newest alone is kept, of size {size:,}."
 MEASURED = "Published figures are shown as they were written; nothing was measured again."
 ELSEWHERE = (
     "Times are what the writers' clocks said; only the order of the log is proved.",
@@ -327,7 +326,7 @@ def _unchecked(
                 "trust.json can't be relied on: keys are shown as of version "
                 f"{ground.trust.version}, the newest that the log names."
             )
-        if all(fault.object != ABOUT_COSIGNED for fault in faults):
+        if not any(is_about_words(fault.object) for fault in faults):
             yield from _unwitnessed(store, ground.witnesses)
     if has_results:
         yield MEASURED
@@ -339,8 +338,8 @@ def _unwitnessed(store: Store, said: Sequence[Cosignature]) -> Iterator[str]:
         yield UNWITNESSED
     silent = unheard(told(lambda: configured(store), ()), said)
     if silent:
-        why = NEWEST_KEPT.format(size=said[0].size) if said else NONE_SEEN
-        yield f"store.witnesses names {', '.join(silent)}, and there is no word of theirs: {why}"
+        names = ", ".join(silent)
+        yield f"store.witnesses names {names}, and there is no word of theirs: {NONE_SEEN}"
 
 
 def _unsaid(store: Store, artifacts: Sequence[AuditedArtifact]) -> Iterator[str]:

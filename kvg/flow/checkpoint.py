@@ -24,8 +24,8 @@ CLOCK_SLACK_S = 600
 def checkpoint(store: Store) -> LogCheckpoint:
     """The checkpoint of the store's log as it stands.
 
-    ``witnesses`` are those of ``store.witnesses`` whose cosignature is on it, or on the newest that
-    was cosigned. Raises ``Corrupt``, ``Untrusted``.
+    ``witnesses`` are those of ``store.witnesses`` who cosigned it or an earlier one.
+    Raises ``Corrupt``, ``Untrusted``.
     """
     from kvg.signing.note import encode_verifier
 
@@ -129,19 +129,27 @@ def _warn_of_clocks(settings: Settings, found: Sequence[NoteSignature]) -> None:
 
 
 def cosignatures(store: Store) -> tuple[Cosignature, ...]:
-    """The words of the witnesses of ``store.witnesses`` on the newest checkpoint that was cosigned.
+    """The newest word of each of the witnesses of ``store.witnesses``, with the size it is about.
 
     Raises ``Corrupt``, ``Untrusted``.
     """
+    found = (newest_word(store.log, witness) for witness in configured(store))
+    return tuple(word for word in found if word is not None)
+
+
+def newest_word(log: Log, witness: Witness) -> Cosignature | None:
+    """What ``witness`` cosigned last of what is kept; None when nothing."""
     from kvg.log.checkpoint import parse_checkpoint
+    from kvg.signing.cosignature import cosigned_at, encode_witness
     from kvg.signing.note import parse_note
 
-    data, witnesses = store.log.cosigned, configured(store)
-    if not data:
-        return ()
-    size = parse_checkpoint(data, what="cosigned checkpoint").size
-    note = parse_note(data, what="cosigned checkpoint")
-    return tuple(_each(note, witnesses, size))
+    words: list[Cosignature] = []
+    for data in (log.cosigned, log.word_of(witness.name, witness.key_hash)):
+        time = cosigned_at(parse_note(data, what=witness.name), witness) if data else None
+        if time is not None:
+            size = parse_checkpoint(data, what=witness.name).size
+            words.append(Cosignature(witness.name, encode_witness(witness), time, size))
+    return max(words, key=lambda word: (word.size, word.time), default=None)
 
 
 def unheard(witnesses: Sequence[Witness], said: Sequence[Cosignature]) -> tuple[str, ...]:
@@ -150,14 +158,3 @@ def unheard(witnesses: Sequence[Witness], said: Sequence[Cosignature]) -> tuple[
 
     heard = {item.verifier for item in said}
     return tuple(item.name for item in witnesses if encode_witness(item) not in heard)
-
-
-def _each(note: Note, witnesses: Sequence[Witness], size: int) -> list[Cosignature]:
-    from kvg.signing.cosignature import cosigned_at, encode_witness
-
-    found = [(witness, cosigned_at(note, witness)) for witness in witnesses]
-    return [
-        Cosignature(witness.name, encode_witness(witness), time, size)
-        for witness, time in found
-        if time is not None
-    ]

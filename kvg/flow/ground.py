@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, NotFound, Untrusted
-from kvg.flow.checkpoint import cosignatures
+from kvg.flow.checkpoint import newest_word
 from kvg.flow.log import log
 from kvg.frozen import frozen
 from kvg.store.trusted import logged_trust
+from kvg.store.witnesses import configured
 from kvg.trust import TrustFile
 
 if TYPE_CHECKING:
     from kvg.flow.records.stores import Cosignature, LogEntry
     from kvg.log.log import Log
+    from kvg.signing.cosignature import Witness
     from kvg.store import Store
 
 T = TypeVar("T")
@@ -64,10 +66,23 @@ def ground_of(store: Store) -> Ground:
         trust=known or TrustFile(),
         is_trust_sound=sound is not None,
         is_trust_known=known is not None,
-        witnesses=told(lambda: cosignatures(store), ()),
+        witnesses=tuple(_words(store)),
         timeline=() if refs is None else _timeline(store),
         growth=told(lambda: tuple(_growth(store)), ()),
     )
+
+
+def _words(store: Store) -> Iterator[Cosignature]:
+    """Every witness's newest word; one that can't be read hides no other."""
+    nobody: tuple[Witness, ...] = ()
+    for witness in told(lambda: configured(store), nobody):
+        word = told(partial(_word, store, witness), None)
+        if word is not None:
+            yield word
+
+
+def _word(store: Store, witness: Witness) -> Cosignature | None:
+    return newest_word(store.log, witness)
 
 
 def told(ask: Callable[[], T], otherwise: T) -> T:

@@ -3,6 +3,7 @@
     checkpoint                      the signed note: origin, size, root
     rekey/<size>                    a checkpoint under which the key changed, signed by both
     cosigned                        the newest checkpoint that witnesses cosigned
+    witnessed/<witness>             the newest that each of them did, with its word alone
     verifier                        the note verifier line of the log's key
     tile/<L>/<N>[.p/<W>]            hashes
     tile/entries/<N>[.p/<W>]        entries
@@ -14,11 +15,12 @@ cleared away or written over by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvg import durable
-from kvg.digest import Buffer
+from kvg.digest import Buffer, sha256_bytes
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, Untrusted, UsageError
 from kvg.log import merkle, tiles
 from kvg.log import rekey as rekeys
@@ -29,6 +31,7 @@ from kvg.log.checkpoint import (
     open_checkpoint,
     parse_checkpoint,
     sign_checkpoint,
+    without_witnesses,
 )
 from kvg.log.merkle import HASH_SIZE
 from kvg.log.tiles import WIDTH, FolderSource, Tiles
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "checkpoint"
 COSIGNED: Final = "cosigned"
+WITNESSED: Final = "witnessed"
 VERIFIER: Final = "verifier"
 
 KEPT_PARTIALS: Final = 4
@@ -210,10 +214,26 @@ class Log:
         It is signed by the key that the log had at its size, and this log extends it. Raises
         ``Corrupt``, ``Untrusted``.
         """
-        data = self._source.read(COSIGNED, MAX_CHECKPOINT_SIZE)
+        return self.open_word(COSIGNED)
+
+    def word_of(self, name: str, key_hash: bytes) -> bytes:
+        """As ``cosigned``, the newest checkpoint that one witness cosigned, with its line alone."""
+        return self.open_word(word_name(name, key_hash))
+
+    def word_names(self) -> tuple[str, ...]:
+        """The files of the words that are kept, ascending."""
+        try:
+            names = sorted(path.name for path in (self.folder / WITNESSED).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        return tuple(f"{WITNESSED}/{name}" for name in names)
+
+    def open_word(self, name: str) -> bytes:
+        """As ``cosigned``, by the name of the file. Raises ``Corrupt``, ``Untrusted``."""
+        data = self._source.read(name, MAX_CHECKPOINT_SIZE)
         if data is None:
             return b""
-        what = f"log {self.folder}/{COSIGNED}"
+        what = f"log {self.folder}/{name}"
         found = rekeys.open_then(self, data, what=what)
         if not self.is_extension_of(found.size, found.root):
             raise Untrusted(f"{what}: not a checkpoint of this log", hint="kvg fsck")
@@ -234,12 +254,30 @@ class Log:
         base = self._note if is_present else note
         kept = _with_signatures(base, signatures)
         known = self.cosigned
+        for said, lines in ((known, self._words_in(known)), (base, signatures)):
+            for line in lines:
+                self._keep_word(said, line)
         if known and parse_checkpoint(known, what=what).size > found.size:
             return
         durable.replace(self.folder / COSIGNED, [kept], staging=self._staging)
         if is_present:
             durable.replace(self.folder / CHECKPOINT, [kept], staging=self._staging)
             self._set(kept, found)
+
+    def _words_in(self, note: bytes) -> Sequence[NoteSignature]:
+        """The lines of witnesses on ``note``; none on an empty one."""
+        lines = parse_note(note, what=COSIGNED).signatures if note else ()
+        return [line for line in lines if line.name != self.origin]
+
+    def _keep_word(self, note: bytes, line: NoteSignature) -> None:
+        """Keep the witness's ``line`` on ``note``, unless there is one on a later checkpoint."""
+        name = word_name(line.name, line.key_hash)
+        said = parse_checkpoint(note, what=name)
+        with suppress(Corrupt, Untrusted):
+            if parse_checkpoint(self.open_word(name), what=name).size > said.size:
+                return
+        word = without_witnesses(note, self.origin, what=name) + encode_signature(line)
+        durable.replace(self.folder / name, [word], staging=self._staging)
 
     @property
     def source(self) -> FolderSource:
@@ -419,6 +457,11 @@ class Log:
             return
         for old in widths if width == WIDTH else widths[:-KEPT_PARTIALS]:
             durable.remove(self.folder / tiles.file_name(name, old))
+
+
+def word_name(name: str, key_hash: bytes) -> str:
+    """The file for the word of the witness ``name`` with that key."""
+    return f"{WITNESSED}/{sha256_bytes(name.encode('utf-8') + key_hash).hex()[:32]}"
 
 
 def _with_signatures(note: bytes, signatures: Sequence[NoteSignature]) -> bytes:

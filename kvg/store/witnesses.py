@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvg.errors import Corrupt, Untrusted
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 WITNESSES_KEY = "store.witnesses"
 SUM_NAME = "kvg.sum"
 ABOUT_COSIGNED = "log/cosigned"
-"""The object of a finding about what witnesses cosigned of the store's own log."""
+ABOUT_WORDS = "log/witnessed/"
+"""The objects of findings about what witnesses cosigned of the store's own log: the newest of all,
+and what the names of the words of each begin with."""
 
 _SUM_LINE = f"\u2014 {SUM_NAME} ".encode()
 
@@ -46,6 +49,11 @@ def with_sum(note: bytes) -> bytes:
     return note + encode_signature(NoteSignature(SUM_NAME, digest[:HASH_SIZE], digest))
 
 
+def is_about_words(name: str) -> bool:
+    """Whether ``name`` is the object of a finding about what witnesses cosigned."""
+    return name == ABOUT_COSIGNED or name.startswith(ABOUT_WORDS)
+
+
 def has_sum(note: bytes) -> bool:
     """Whether ``note`` ends with a checksum, right or wrong; copies of before have none."""
     return note.splitlines()[-1:] != [] and note.splitlines()[-1].startswith(_SUM_LINE)
@@ -58,12 +66,16 @@ def faults(store: Store) -> Iterator[tuple[str, Corrupt | Untrusted]]:
     from kvg.log.log import CHECKPOINT, COSIGNED
 
     log = store.log
-    for name, about in ((CHECKPOINT, "log"), (COSIGNED, ABOUT_COSIGNED)):
+    for name in (CHECKPOINT, COSIGNED, *log.word_names()):
+        about = "log" if name == CHECKPOINT else f"log/{name}"
+        check = _CHECKS.get(name, _faults_of_word)
         try:
-            check = _faults_of_checkpoint if name == CHECKPOINT else _faults_of_cosigned
-            yield from ((about, fault) for fault in check(store, log, f"log {log.folder}/{name}"))
+            for fault in check(store, log, f"log {log.folder}/{name}"):
+                yield about, fault
         except (Corrupt, Untrusted) as error:
             yield about, error
+    for witness in configured(store):
+        yield from _lost_word(store, log, witness)
 
 
 def _faults_of_checkpoint(store: Store, log: Log, what: str) -> Iterator[Corrupt | Untrusted]:
@@ -85,6 +97,79 @@ def _faults_of_cosigned(store: Store, log: Log, what: str) -> Iterator[Corrupt |
         if not cosigners(log, note):
             yield Corrupt(f"{what}: without a cosignature", hint=_HINT)
         yield from _unfounded(store, log, note, what)
+
+
+def _faults_of_word(store: Store, log: Log, what: str) -> Iterator[Corrupt | Untrusted]:
+    """What is wrong with the word of one witness, which its name says whose it is."""
+    from kvg.log.log import WITNESSED, word_name
+    from kvg.signing.note import parse_note
+
+    name = f"{WITNESSED}/{what.rpartition('/')[2]}"
+    data = log.open_word(name)
+    note = parse_note(data, what=what)
+    mine = [line for line in note.signatures if line.name != log.origin]
+    if len(mine) != 1 or word_name(mine[0].name, mine[0].key_hash) != name:
+        yield Corrupt(f"{what}: not the word of the witness that its name is of", hint=_HINT)
+    yield from _unfounded(store, log, note, what)
+
+
+def _lost_word(
+    store: Store, log: Log, witness: Witness
+) -> Iterator[tuple[str, Corrupt | Untrusted]]:
+    """As ``_lost``, of one witness: that of it an older word is kept than was seen, or none."""
+    from kvg.log.log import word_name
+
+    if store.keyring is None or store.origin != log.origin:
+        return
+    name = word_name(witness.name, witness.key_hash)
+    seen = store.keyring.seen_cosigned(log.origin, _remembered(log, name))
+    if seen is not None:
+        path = store.keyring.cosigned_path(log.origin, _remembered(log, name))
+        hint = f"kvg log --cosigned {path} takes it up again"
+        with suppress(Corrupt, Untrusted):  # a damaged one is told as such
+            for fault in lost(log, _newest_with(log, witness), seen, hint=hint, name=name):
+                yield f"log/{name}", fault
+
+
+def _newest_with(log: Log, witness: Witness) -> bytes:
+    """The later of the two checkpoints that may hold the word of ``witness``."""
+    from kvg.log.checkpoint import parse_checkpoint
+    from kvg.signing.cosignature import cosigned_at
+    from kvg.signing.note import parse_note
+
+    kept = (log.cosigned, log.word_of(witness.name, witness.key_hash))
+    notes = [data for data in kept if data]
+    mine = [
+        data
+        for data in notes
+        if cosigned_at(parse_note(data, what=witness.name), witness) is not None
+    ]
+    return max(mine, key=lambda data: parse_checkpoint(data, what=witness.name).size, default=b"")
+
+
+def remembered_word(store: Store, name: str) -> bytes | None:
+    """What the user saw last of the file ``name`` of the store's log; None unless it is a word on
+    this very log. Raises ``Corrupt``, ``Untrusted`` where that can't be read."""
+    from kvg.log.log import COSIGNED
+    from kvg.log.rekey import open_then
+
+    log, keyring = store.log, store.keyring
+    if keyring is None or store.origin != log.origin:
+        return None
+    known = log.origin if name == COSIGNED else _remembered(log, name)
+    seen = keyring.seen_cosigned(log.origin, known)
+    if seen is None:
+        return None
+    try:
+        said = open_then(log, seen, what=name)
+    except (Corrupt, Untrusted):
+        return None
+    return seen if log.is_extension_of(said.size, said.root) else None
+
+
+def _remembered(log: Log, name: str) -> str:
+    """What a word is called with the user's keys."""
+    return f"{log.origin}.{name.rpartition('/')[2]}"
 
 
 def _unfounded(store: Store, log: Log, note: Note, what: str) -> Iterator[Untrusted]:
@@ -110,16 +195,17 @@ def _lost(store: Store, log: Log, kept: bytes) -> Iterator[Corrupt | Untrusted]:
     yield from lost(log, kept, seen, hint=f"kvg log --cosigned {path} takes it up again")
 
 
-def lost(log: Log, kept: bytes, seen: bytes | None, *, hint: str) -> Iterator[Corrupt | Untrusted]:
+def lost(
+    log: Log, kept: bytes, seen: bytes | None, *, hint: str, name: str = "cosigned"
+) -> Iterator[Corrupt | Untrusted]:
     """That what witnesses said of ``log`` was ``seen``, and that ``kept``, empty for nothing, is
     neither that nor newer.
     """
     from kvg.log.checkpoint import parse_checkpoint
-    from kvg.log.log import COSIGNED
     from kvg.log.rekey import open_then
     from kvg.signing.note import parse_note
 
-    what = f"log {log.folder}/{COSIGNED}"
+    what = f"log {log.folder}/{name}"
     try:
         said = open_then(log, seen or b"", what=what)
     except (Corrupt, Untrusted):
@@ -142,11 +228,12 @@ def remember(store: Store) -> None:
     """Keep with the user's keys what witnesses said of the store's log: should it be lost,
     ``faults`` tells of it. Raises ``Corrupt``, ``Untrusted``."""
     log, keyring = store.log, store.keyring
-    data = log.cosigned
-    if not data or keyring is None or store.origin != log.origin:
+    if keyring is None or store.origin != log.origin:
         return
-    if keyring.seen_cosigned(log.origin, log.origin) != data:
-        keyring.keep_cosigned(log.origin, log.origin, data)
+    words = {_remembered(log, name): log.open_word(name) for name in log.word_names()}
+    for name, data in {log.origin: log.cosigned, **words}.items():
+        if data and keyring.seen_cosigned(log.origin, name) != data:
+            keyring.keep_cosigned(log.origin, name, data)
 
 
 def strangers(log: Log, note: Note, witnesses: Iterable[Witness]) -> Iterator[NoteSignature]:
@@ -192,4 +279,5 @@ def _is_own(log: Log, note: Note, line: NoteSignature) -> bool:
     return False
 
 
+_CHECKS = {"checkpoint": _faults_of_checkpoint, "cosigned": _faults_of_cosigned}
 _HINT = "kvg log --cosigned FILE takes up what the witness signed, --witness KEY names a witness"

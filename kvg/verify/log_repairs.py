@@ -25,6 +25,7 @@ from kvg.log.mending import leads_to, mended_files, read_if_had
 from kvg.log.tiles import FolderSource
 from kvg.signing.note import encode_verifier
 from kvg.store.peers import parse_verifier_line
+from kvg.store.witnesses import faults, is_about_words, remembered_word
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import Repaired
 from kvg.verify.repairs import set_aside
@@ -41,6 +42,8 @@ _HINT = (
     "put it back from a copy of the store; where there is none, kvg clone takes what was pushed, "
     "and what was not is to be deposited again in a new store: the objects here are not touched"
 )
+
+_AGAIN = "ask the witness for its word again: kvg log --cosigned FILE takes it up"
 
 
 def repair_log(
@@ -63,6 +66,7 @@ def repair_log(
         yield from mending.checkpoint()
         yield from mending.files()
         yield from mending.key_changes()
+        yield from mending.words()
     store.close()  # what is known of the log is read again
 
 
@@ -161,6 +165,25 @@ class _Mending:
             if new is None:
                 yield _lost(name, "no remote has it")
             known = new
+
+    def words(self) -> Iterator[Repaired | Finding]:
+        """What witnesses cosigned, as the user saw it: a damaged one is else lost."""
+        log = self._opens()
+        if log is None or any(True for _ in log.faults()):
+            return  # words are judged by the log
+        self._store.close()
+        try:
+            about = dict.fromkeys(name for name, _ in faults(self._store) if is_about_words(name))
+        except _REFUSED:
+            return  # which the check of the log tells
+        for name in about:
+            file = name.removeprefix("log/")
+            seen = remembered_word(self._store, file)
+            if seen is not None:
+                yield from self._put(file, seen)
+            elif os.path.lexists(self._folder / file):
+                yield self._moved(self._folder / file)
+                yield _lost(file, "nobody here remembers it", hint=_AGAIN)
 
     def _notes_of(self, name: str, size: int) -> Iterator[bytes | None]:
         """What is there, then what else both keys may have signed."""

@@ -56,7 +56,7 @@ STORE: Final[Tree] = {
     r"format|config\.toml|trust\.json|lock|usage": None,
     "objects": _APART,
     LOST_FOUND: _APART,
-    "log": LOG,
+    "log": {**LOG, "witnessed": {r"[0-9a-f]{32}": None}},
     "peers": {
         "lock": None,
         _NAME: {**LOG, "publisher": None, "receipts": {_ANY: None}, "seen": {_ANY: None}},

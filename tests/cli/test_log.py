@@ -176,21 +176,46 @@ def test_the_newer_word_of_a_witness_is_kept(stored: Stored, kvg: Run, tmp_path:
     assert "by its own clock" in (tmp_path / "a.html").read_text()
 
 
-def test_whose_word_is_not_on_the_newest_size_is_said(
+def test_each_witness_has_its_newest_word_with_its_size(
     stored: Stored, kvg: Run, tmp_path: Path
 ) -> None:
     other, paper = Witness("second.example", key_of("second").public), tmp_path / "paper"
     paper.write_bytes(cosignature(kvg("log", "--checkpoint").out))
     who = encode_witness(WITNESS)
-    assert kvg("log", "--cosigned", str(paper), "--witness", who, "--json").record["silent"] == []
+    first = kvg("log", "--cosigned", str(paper), "--witness", who, "--json").record
+    assert first["silent"] == []
+    size = first["size"]
     kvg("tag", "later", "demo")
     note = parse_note(kvg("log", "--checkpoint").out.encode(), what="it").text
     paper.write_bytes(encode_signature(cosign(note, other.name, key_of("second"), time=1)))
     done = kvg("log", "--cosigned", str(paper), "--witness", encode_witness(other), "--json")
-    assert done.record["silent"] == [WITNESS.name]
-    assert f"no word of {WITNESS.name}" in kvg("log", "--checkpoint").err
-    told = " ".join(kvg("audit", "--json").record["unchecked"])
-    assert f"names {WITNESS.name}, and" in told and "nobody cosigned" not in told
+    said = {word["name"]: word["size"] for word in done.record["witnesses"]}
+    assert said == {WITNESS.name: size, other.name: size + 1} and done.record["silent"] == []
+    third = Witness("third.example", key_of("third").public)
+    assert kvg("log", "--witness", encode_witness(third)).code == 0
+    shown = kvg("log", "--checkpoint").err
+    assert f"size {size} by {WITNESS.name}" in shown and f"size {size + 1} by {other.name}" in shown
+    assert f"no word of {third.name}" in shown
+    told = kvg("audit", "--json").record
+    assert {word["name"]: word["size"] for word in told["witnesses"]} == said
+    unchecked = " ".join(told["unchecked"])
+    assert f"names {third.name}, and" in unchecked and "nobody cosigned" not in unchecked
+    assert kvg("fsck").code == 0
+    words = sorted((stored.store.root / "log" / "witnessed").iterdir())
+    assert len(words) == 2
+    for path in words:  # each is missed, and comes back from the user's own memory of it
+        whole = path.read_bytes()
+        is_older = f"\n{size}\n" in whole.decode()
+        for spoilt in (None, whole[:-9], whole.replace(b"\n", b"\n\n", 1)):
+            path.unlink()
+            if spoilt is not None:
+                path.write_bytes(spoilt)
+            if spoilt is not None or is_older:  # the newest of all is in the file beside it, too
+                assert kvg("fsck").code in (5, 6), path
+                assert kvg("fsck", "--repair").code in (5, 6)
+                assert path.read_bytes() == whole
+            assert kvg("fsck").code == 0
+            path.write_bytes(whole)
 
 
 def test_an_option_that_would_change_nothing_is_refused(

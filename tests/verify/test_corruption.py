@@ -124,6 +124,7 @@ def make(folder: Path) -> tuple[Store, dict[str, str], Digest]:
         "checkpoint": "log/checkpoint",
         "verifier": "log/verifier",
         "cosigned": "log/cosigned",
+        "word of a witness": f"log/{log_files_of.word_name(WITNESS.name, WITNESS.key_hash)}",
         "change of key": f"log/rekey/{changed}",
         "first key": "log/rekey/first",
     }
@@ -202,6 +203,7 @@ KINDS = (
     "checkpoint",
     "verifier",
     "cosigned",
+    "word of a witness",
     "change of key",
     "first key",
     "what to look for",
@@ -360,9 +362,9 @@ def test_every_region_of_every_file(
 def rests_not_on(kind: str) -> bool:
     """Whether an artifact can be verified without a sound file of this kind."""
     objects = ("page", "token", "manifest", "attestation", "source", "evidence")
-    return kind.startswith((*objects, "peer", "cosigned", "what to", "note of")) or kind.endswith(
-        "older partial"
-    )
+    return kind.startswith(
+        (*objects, "peer", "cosigned", "word of", "what to", "note of")
+    ) or kind.endswith("older partial")
 
 
 ELSEWHERE = (

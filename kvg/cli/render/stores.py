@@ -61,9 +61,9 @@ def checkpoint(record: LogCheckpoint, view: View) -> Iterator[str]:
         view.aside("".join(cosignature(found, view)).strip())
     if not record.witnesses:
         view.aside("witnessed by nobody: this log proves nothing against its own owner")
-    elif record.silent:
+    if record.witnesses and record.silent:
         names = ", ".join(map(printable, record.silent))
-        view.aside(f"no word of {names} there: of what was cosigned the newest size alone is kept")
+        view.aside(f"no word of {names} there: none was given, or it was lost before it was seen")
 
 
 def reindexed(record: Reindexed, view: View) -> Iterator[str]:
