@@ -23,7 +23,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.forked import in_child
-from tests.fuzzing import NAMES, Check, Given, checks, folder_in_memory
+from tests.fuzzing import NAMES, Given, Target, folder_in_memory, targets
 
 JUNK_SHARE = 0.05
 MAX_JUNK_BYTES = 200
@@ -31,21 +31,23 @@ CHUNK = 50_000
 MOST_GROWN_KB = 64 << 10
 
 
-def execute(check: Check, number: int) -> bool:
+def execute(target: Target, number: int) -> bool:
     """One execution; whether the bytes were accepted."""
     random = Random(number)
     is_junk = random.random() < JUNK_SHARE
-    return check(random, random.randbytes(random.randrange(MAX_JUNK_BYTES)) if is_junk else None)
+    return target.check(
+        random, random.randbytes(random.randrange(MAX_JUNK_BYTES)) if is_junk else None
+    )
 
 
 def run_chunk(name: str, numbers: range) -> dict[str, int]:
     """Executions ``numbers`` up to the first failure, on documents made anew."""
     accepted, number = 0, numbers.start
     with folder_in_memory() as folder:
-        check = checks(Given(folder))[name]
+        target = targets(Given(folder))[name]
         try:
             for number in numbers:
-                accepted += execute(check, number)
+                accepted += execute(target, number)
         except Exception as error:  # noqa: BLE001  whatever comes out is the finding
             print(f"{name}: execution {number}: {error!r}", file=sys.stderr, flush=True)
             return {"done": number - numbers.start + 1, "accepted": accepted, "failures": 1}

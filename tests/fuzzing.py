@@ -1,14 +1,14 @@
 """What is fuzzed: every decoder of untrusted bytes, with good documents and ways to edit them.
 
-``checks`` gives for each decoder one function of a source of chance. Only our own errors may come
-out of it, and what is read must be canonical. ``tests/test_fuzz.py`` runs each a few hundred times,
-``bench/fuzz.py`` a million times.
+``targets`` gives for each decoder good documents, how one is edited, and what reads it. Only our
+own errors may come out of it, and what is read must be canonical. ``tests/test_fuzz.py`` runs each
+a hundred times, ``bench/fuzz.py`` a million times; ``bench/fuzz_guided.py`` is led by what code is
+reached.
 """
 
 from __future__ import annotations
 
 import base64
-import copy
 import json
 import os
 import tempfile
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
-
-from blake3 import blake3
+from unittest import mock
 
 from kvg import canon, codec
 from kvg.digest import Digest, sha256
@@ -65,16 +64,9 @@ from kvg.store.names import parse_ref_at
 from kvg.store.wanted import decode_wanted, encode_wanted, mark_of
 from kvg.trust import encode_trust, parse_trust
 from tests import artifacts as a
-
-Check = Callable[[Random, bytes | None], bool]
-"""One execution; ``bytes`` are taken instead of an edited document. Whether they were accepted."""
+from tests.editing import Edit, edit_bundle, edit_bytes, edit_document, edit_stored, editor_of_notes
 
 ALICE = a.key_of("alice")
-JUNK: tuple[Any, ...] = (
-    None, True, 0, -1, 1, 2**31, 2**53 - 1, 2**53, 10**40, "", "\0", "../..", "sha256:", "é" * 3,
-    "sha256:" + "0" * 64, "x" * 5000, [], {}, [[]], [0] * 50, {"a": 1}, "kvg.manifest/2",
-)  # fmt: skip
-
 
 NAMES = (
     "manifest", "statement", "envelope", "log entry", "trust", "preregistration", "family",
@@ -103,12 +95,36 @@ def folder_in_memory() -> Iterator[Path]:
         yield Path(folder)
 
 
+@dataclass(frozen=True)
+class Target:
+    """What is fuzzed: good documents, how one is edited, and what reads it.
+
+    ``read`` takes bytes in the place of the good document of a number; whether it accepts them.
+    """
+
+    seeds: tuple[bytes, ...]
+    edit: Edit
+    read: Callable[[int, bytes], bool]
+
+    def check(self, random: Random, junk: bytes | None) -> bool:
+        """One execution; ``junk`` is read instead of an edited document."""
+        number = random.randrange(len(self.seeds))
+        return self.read(number, self.edit(self.seeds[number], random) if junk is None else junk)
+
+
+LOG_KEY = a.key_of("log")
+
+
 class Given:
-    """Good documents of a small store."""
+    """Good documents of a small store, the same ones every time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store, key = a.make_store(folder)
+        with (
+            mock.patch("kvg.signing.keys.generate", lambda: LOG_KEY),
+            mock.patch("os.urandom", bytes),
+        ):
+            self.store, key = a.make_store(folder)
         said = TestResult(PASSED, "test", evidence=(Resource("log", sha256(b"e"), "file:///x"),))
         self.made = a.deposit(self.store, key, cuts=(13,), gates=[said])
         self.said = encode_test_result(self.made.digest, said)
@@ -209,58 +225,6 @@ def pointer_seed() -> bytes:
     return encode_pointer(Pointer("kvg-" + "0" * 32, 7))
 
 
-def edit_bytes(data: bytes, random: Random) -> bytes:
-    out = bytearray(data)
-    for _ in range(random.choice((1, 1, 1, 2, 5))):
-        at = random.randrange(len(out) + 1)
-        kind = random.randrange(6)
-        if kind == 0 and at < len(out):
-            out[at] ^= 1 << random.randrange(8)
-        elif kind == 1 and at < len(out):
-            out[at] = random.choice((0, 1, 0x7F, 0x80, 0xFF, 0x22, 0x5C))
-        elif kind == 2:
-            del out[at : at + random.choice((1, 2, 8, len(out)))]
-        elif kind == 3:
-            out[at:at] = random.randbytes(random.choice((1, 2, 8, 64)))
-        elif kind == 4:
-            start = random.randrange(len(out) + 1)
-            out[at:at] = out[start : start + 40]
-        else:
-            out[at : at + 4] = random.choice((0, 1, 2**31, 2**32 - 1)).to_bytes(4, "little")
-    return bytes(out)
-
-
-def edit_json(data: bytes, random: Random) -> bytes:
-    """One or two values of the document replaced, dropped, doubled or moved; still canonical."""
-    root = json.loads(data)
-    for _ in range(random.choice((1, 1, 2))):
-        places = list(walk(root))
-        if not places:
-            break
-        node, key = random.choice(places)
-        kind = random.randrange(4)
-        if kind == 0:
-            node[key] = copy.deepcopy(random.choice(JUNK))
-        elif kind == 1:
-            del node[key]
-        elif kind == 2 and isinstance(node, list):
-            node.insert(key, copy.deepcopy(node[key]))
-        else:
-            other, at = random.choice(places)
-            node[key] = copy.deepcopy(other[at])
-    return json.dumps(root, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def walk(node: Any) -> list[tuple[Any, Any]]:
-    keys = list(node) if isinstance(node, dict) else range(len(node))
-    out = []
-    for key in keys:
-        out.append((node, key))
-        if isinstance(node[key], dict | list):
-            out += walk(node[key])
-    return out
-
-
 def attempt(decode: Callable[[bytes], Any], data: bytes) -> Any:
     """What ``decode`` gives, None when it refuses; anything but our own errors gets out."""
     try:
@@ -304,57 +268,45 @@ def chat_seed() -> bytes:
     return json.dumps(value).encode()
 
 
-def checks(given_: Given) -> dict[str, Check]:
-    """Every check by its decoder's name."""
+def targets(given_: Given) -> dict[str, Target]:
+    """Every target by its decoder's name."""
     return {
-        **{name: decoder_check(decoder) for name, decoder in decoders(given_).items()},
-        "stored form": stored_check(),
-        "log tiles": tiles_check(given_),
-        "bundle": bundle_check(given_),
-        "configuration": configuration_check(given_),
-        "log head": log_head_check(given_),
+        **{name: decoder_target(decoder) for name, decoder in decoders(given_).items()},
+        "stored form": stored_target(),
+        "log tiles": tiles_target(given_),
+        "bundle": bundle_target(given_),
+        "configuration": configuration_target(given_),
+        "log head": log_head_target(given_),
     }
 
 
-def decoder_check(decoder: Decoder) -> Check:
+def decoder_target(decoder: Decoder) -> Target:
     for seed in decoder.seeds:
         decoder.decode(seed)
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        seed = random.choice(decoder.seeds)
-        edit = edit_json if decoder.is_json and random.random() < 0.6 else edit_bytes
-        data = edit(seed, random) if junk is None else junk
+    def read(_: int, data: bytes) -> bool:
         found = attempt(decoder.decode, data)
         if found is not None and decoder.encode is not None:
             assert decoder.encode(found) == data
         return found is not None
 
-    return check
+    return Target(decoder.seeds, edit_document if decoder.is_json else edit_bytes, read)
 
 
-def stored_check() -> Check:
-    """Also under a header checksum that was made right again."""
+def stored_target() -> Target:
     vectors = json.loads((Path(__file__).parent / "vectors/kvz1.json").read_text())["kvz1"]
-    seeds = [(base64.b64decode(v["stored_b64"]), v["raw_sha256"]) for v in vectors]
-    seeds = [seed for seed in seeds if len(seed[0]) < 100_000]
+    good = [(base64.b64decode(v["stored_b64"]), v["raw_sha256"]) for v in vectors]
+    good = [item for item in good if len(item[0]) < 100_000]
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        good, digest = random.choice(seeds)
-        n_frames = int.from_bytes(good[20:24], "little")
-        end = 64 + n_frames * (4 + 8 * good[5] + 32)
-        data = edit_bytes(good, random) if junk is None else junk
-        if junk is None and random.random() < 0.5:
-            head = bytearray(good[:end])
-            head[random.randrange(end)] = random.choice((0, 1, 2, 3, 0x7F, 0xFF))
-            data = bytes(head) + blake3(bytes(head)).digest() + good[end + 32 :]
-        named = Digest(f"sha256:{digest}")
+    def read(number: int, data: bytes) -> bool:
+        named = Digest(f"sha256:{good[number][1]}")
         found = attempt(
             lambda raw: codec.decode(raw, digest=named, size=None, what="it", limit=1 << 24), data
         )
         assert found is None or sha256(found) == named
         return found is not None
 
-    return check
+    return Target(tuple(stored for stored, _ in good), edit_stored, read)
 
 
 class Source:
@@ -372,33 +324,31 @@ class Source:
         return sorted(int(x.removeprefix(start)) for x in self.files if x.startswith(start))
 
 
-def tiles_check(given_: Given) -> Check:
+def tiles_target(given_: Given) -> Target:
     """Entries read through tiles of which one was edited are the good ones, or none."""
     log = given_.store.log
     files = {
         str(path.relative_to(log.folder)): path.read_bytes()
-        for path in log.folder.rglob("*")
+        for path in sorted(log.folder.rglob("*"))
         if path.is_file() and "tile" in path.parts
     }
-    good = list(log.read())
+    good, names = list(log.read()), sorted(files)
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        name = random.choice(sorted(files))
-        data = edit_bytes(files[name], random) if junk is None else junk
-        source = Source({**files, name: data})
+    def read(number: int, data: bytes) -> bool:
+        source = Source({**files, names[number]: data})
         tiles = Tiles(source, log.size, log.root)  # type: ignore[arg-type]
         found = attempt(lambda _: list(tiles.entries(0, log.size)), b"")
         assert found is None or found == good
         return found is not None
 
-    return check
+    return Target(tuple(files[name] for name in names), edit_bytes, read)
 
 
-def bundle_check(given_: Given) -> Check:
+def bundle_target(given_: Given) -> Target:
     seed = given_.bundle()
     path, known = given_.folder / "it.tar", frozenset(given_.store.objects.all())
 
-    def read(data: bytes) -> bool:
+    def look(data: bytes) -> bool:
         path.write_bytes(data)
         bundle = Bundle(path)
         try:
@@ -413,41 +363,37 @@ def bundle_check(given_: Given) -> Check:
         finally:
             bundle.close()
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        return bool(attempt(read, edit_bytes(seed, random) if junk is None else junk))
-
-    assert read(seed) and Bundle(path).artifacts
-    return check
+    assert look(seed) and Bundle(path).artifacts
+    return Target((seed,), edit_bundle, lambda _, data: bool(attempt(look, data)))
 
 
-def configuration_check(given_: Given) -> Check:
+def configuration_target(given_: Given) -> Target:
     seed = given_.store.config.path.read_bytes()
     seed += b'[deposit]\nrequire = ["seeds"]\n[model.m]\npath = "/m"\nn = 1_0\nb = true\n'
     path = given_.folder / "config.toml"
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        path.write_bytes(edit_bytes(seed, random) if junk is None else junk)
+    def read(_: int, data: bytes) -> bool:
+        path.write_bytes(data)
         config = attempt(lambda _: Config(path), b"")
         if config is None:
             return False
         attempt(lambda _: config.words("deposit.require"), b"")
         return attempt(lambda _: list(config.items()), b"") is not None
 
-    return check
+    return Target((seed,), edit_bytes, read)
 
 
-def log_head_check(given_: Given) -> Check:
+def log_head_target(given_: Given) -> Target:
     """What a store reads first, before any signature is known to be good."""
-    root = given_.store.root
-    good = {name: (root / name).read_bytes() for name in ("log/checkpoint", "log/verifier")}
+    root, names = given_.store.root, ("log/checkpoint", "log/verifier")
+    good = tuple((root / name).read_bytes() for name in names)
 
-    def check(random: Random, junk: bytes | None) -> bool:
-        name = random.choice(sorted(good))
-        data = edit_bytes(good[name], random) if junk is None else junk
-        (root / name).write_bytes(data)
+    def read(number: int, data: bytes) -> bool:
+        path = root / names[number]
+        path.write_bytes(data)
         try:
             return attempt(lambda _: Store.open(root).refs(), b"") is not None
         finally:
-            (root / name).write_bytes(good[name])
+            path.write_bytes(good[number])
 
-    return check
+    return Target(good, editor_of_notes(LOG_KEY), read)

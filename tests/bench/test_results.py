@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
@@ -16,6 +17,7 @@ from kvg.flow.bench.twins import stored_forms
 from kvg.model.exactness import made_ids
 from kvg.objects.tokens import encode_ids
 from kvg.problem.family import parse_problem
+from tests.fuzzing import NAMES
 from tests.models import REPO
 
 RESULTS = REPO / "bench" / "results"
@@ -170,6 +172,14 @@ def test_capability() -> None:
         assert summary[f"tokens_{way}"] == sum(r["tokens"] for r in mine)
         assert all(r["output"] == sha256(r["said"].encode()) for r in mine)
     assert all(r["block"] for r in rest if r["way"] == "grafted")
+
+
+def test_every_decoder_was_run_a_million_times() -> None:
+    runs = Counter[str]()
+    for row in records("fuzz") + records("fuzz-guided"):
+        runs[row.get("decoder", "")] += row.get("executions", 0)
+    assert set(runs) - {""} == set(NAMES)
+    assert min(runs[name] for name in NAMES) >= 1_000_000
 
 
 def test_families() -> None:
