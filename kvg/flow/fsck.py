@@ -68,7 +68,7 @@ LEFT = (
 
 
 def _hint(hint: str | None, *, repair: bool) -> str | None:
-    if hint not in (FSCK, REPAIR):
+    if hint not in (FSCK, REPAIR, None):
         return hint
     return LEFT if repair else REPAIR
 

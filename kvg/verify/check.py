@@ -185,7 +185,9 @@ def check_log(store: Store) -> Iterator[Finding]:
     try:
         from kvg.store.witnesses import faults, remember
 
-        yield from dict.fromkeys(map(_of_log, store.log.faults()))
+        if found := [*dict.fromkeys(map(_of_log, store.log.faults()))]:
+            yield from found
+            return  # what witnesses cosigned is judged by it
         for name, fault in (unwitnessed := [*faults(store)]):
             yield finding_of(fault, name)
         if not unwitnessed:
@@ -202,6 +204,10 @@ def check_trust(store: Store) -> Iterator[Finding]:
     """Check every version of the trust file against the one before; yield what is wrong."""
     from kvg.store.trusted import check_versions
 
+    try:
+        store.trust_versions()
+    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted):
+        return  # which the check of the log, or of the configuration, tells
     notes = Notes()
     with notes.noting("trust.json"):
         check_versions(store)
