@@ -57,24 +57,28 @@ def pass_gates(
 def check_answers(
     store: Store, digest: Digest, source: Source, problem: str | None, *, what: str
 ) -> None:
-    """Raise ``Conflict`` where ``digest``, what is stored of this text, answers something else than
-    ``problem``: what its gates passed would be said of an answer that they never looked at."""
+    """Raise ``Conflict`` where ``digest``, what is stored of these token ids, answers another
+    problem, or is another text or chat: what its gates passed would be said of what they never
+    looked at. Ids that were not read from a source say nothing of what they mean."""
     from kvg.flow.attested import attested
     from kvg.objects.statement import TestResult
     from kvg.problem.family import parse_problem
 
-    if problem is None:
+    if source.kind == "ids":
         return
-    found, family = attested(store, digest), parse_problem(problem).family.digest
-    said = found.provenance
-    other = None
-    if said is not None and said.family != family:
+    found = attested(store, digest)
+    said, other = found.provenance, None
+    family = None if problem is None else parse_problem(problem).family.digest
+    if family is not None and said is not None and said.family != family:
         other = "to no problem" if said.family is None else f"of family {short(said.family)}"
-    asked = sha256(gate_input(source, problem, what=what).text)
+    given = gate_input(source, problem, what=what)
+    asked = None if given.answer is None else sha256(given.text)
     for item in found.opened:
         tested = item.statement.predicate if item.statement is not None else None
-        if isinstance(tested, TestResult) and tested.judged[0] not in (None, asked):
-            other = other or "to another problem of its family, which its gates looked at"
+        before, answer = tested.judged if isinstance(tested, TestResult) else (None, None)
+        is_same = answer == sha256(given.judged) and asked in (None, before)
+        if answer is not None and not is_same:
+            other = other or "to another problem, or another one, at which its gates looked"
     if other is not None:
         raise Conflict(
             f"{what}: this very text is stored as an answer {other}",

@@ -9,39 +9,56 @@ from __future__ import annotations
 import ast
 import re
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 _LOOKING = """
-breakpoint compile delattr dir eval exec getattr globals hasattr help locals open setattr vars
+breakpoint compile delattr dir eval exec getattr globals hasattr help locals setattr vars
 """
 LOOKING: Final = frozenset(_LOOKING.split())
-"""Functions by which code sees names, or runs text."""
+"""Functions by which an expression sees names, or runs text."""
 
-_BLIND = """
-array bisect calendar cmath collections copy datetime decimal fractions functools hashlib heapq
-itertools json math random re statistics string struct textwrap time unicodedata
-"""
-_BLIND_MODULES: Final = frozenset(_BLIND.split())
-"""Modules that show no name of who calls them, but for what a function or class calls itself."""
+_ALSO_LOOKING: Final = frozenset({"open", "type"})
+"""And by which a program does: it may read itself, or make a class whose names are data."""
 
-_TYPES = """
-Any Callable Collection DefaultDict Deque Dict Final FrozenSet Generator Iterable Iterator List
-Literal Mapping MutableMapping MutableSequence Optional Sequence Set Tuple TypeAlias Union
+_BASES = """
+ArithmeticError AssertionError BaseException Exception IndexError KeyError LookupError RuntimeError
+StopIteration TypeError ValueError ZeroDivisionError dict float frozenset int list object set str
+tuple
 """
-_TYPING: Final = frozenset(_TYPES.split())
-"""Of ``typing``: what names types."""
+_PLAIN_BASES: Final = frozenset(_BASES.split())
+"""Classes of Python's own that call what is derived from them by place, never by a keyword."""
+
+_OPEN = "bisect cmath datetime decimal fractions heapq itertools math random re statistics"
+_PARTS = """
+__future__: annotations
+collections: ChainMap Counter OrderedDict abc defaultdict deque namedtuple
+copy: copy deepcopy
+dataclasses: dataclass field
+functools: cache cmp_to_key lru_cache partial reduce total_ordering
+operator: add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg or_ pow sub truediv xor
+string: ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation
+typing: Any Callable Dict FrozenSet Iterable Iterator List Mapping Optional Sequence Set Tuple Union
+"""
+_NAMES: Final[Mapping[str, frozenset[str] | None]] = {
+    **dict.fromkeys(_OPEN.split()),
+    **{
+        name: frozenset(parts.split())
+        for name, _, parts in (line.partition(": ") for line in _PARTS.strip().splitlines())
+    },
+}
+"""Modules that show no name of who uses them but what a function or class is called, with what may
+be taken of each: None for all that has no underscore before it."""
 
 _WAYS = """
-attrgetter bltns builtins codecs contextvars copyreg ctypes enum format_map Formatter functools
-get_type_hints importlib inspect io locale methodcaller numbers operator os posix sys traceback
-types typing warnings weakref
+attrgetter bltns builtins codecs contextvars copyreg ctypes enum format_map functools importlib
+inspect io locale methodcaller numbers operator os posix sys traceback types typing warnings weakref
 """
 _WAYS_OUT: Final = frozenset(_WAYS.split())
 """Attributes by which a module leads to another, or that read attributes whose names are data."""
 
 _METHODS = """
-abs add and bool call contains delitem enter eq float floordiv ge getitem gt hash iadd index init
+abs add and bool call contains delitem eq float floordiv ge getitem gt hash iadd index init
 int invert isub iter le len lshift lt matmul mod mul ne neg next or pos post_init pow radd repr
 reversed rmul round rshift rsub rtruediv setitem str sub truediv xor
 """
@@ -55,15 +72,20 @@ _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 _ASYNCHRONOUS: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
-_FIRST = "all any deque dict enumerate extend fromkeys frozenset join list max mean min next prod"
-_FIRST_TAKEN: Final = frozenset(f"{_FIRST} reduce set sorted sum tuple update".split())
-_EVERY = "accumulate chain dropwhile filter filterfalse groupby map starmap takewhile zip"
-_EVERY_TAKEN: Final = frozenset(_EVERY.split())
-"""What only calls or walks over functions and generators that it is given: the first, or all."""
-_KEY: Final = "key"
-_PLAIN_DECORATORS: Final = frozenset(
-    {"staticmethod", "classmethod", "property", "cache", "lru_cache"}
-)
+_WALKING = """
+Counter all any bytes chain deque dict enumerate frozenset fsum islice list max min next pairwise
+prod product set sorted sum tuple zip
+"""
+_WALKING_FUNCTIONS: Final = frozenset(_WALKING.split())
+"""What walks over a generator that it is given first, and keeps it from sight."""
+_WALKING_METHODS: Final = frozenset({"extend", "join", "update"})
+_CALLING_FUNCTIONS: Final = frozenset({"filter", "map", "reduce"})
+"""What only calls the function that it is given first."""
+_KEYED: Final = frozenset({"groupby", "max", "min", "nlargest", "nsmallest", "sorted"})
+"""What only calls the function that it is given as ``key``."""
+_MEMORISING: Final = frozenset({"cache", "lru_cache"})
+"""Decorators under which a function shows its name no more."""
+_MAKES_FIELDS: Final = "namedtuple"
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -76,28 +98,93 @@ def is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def looks(node: ast.AST) -> bool:
-    """Whether code with ``node`` may read how its own names are spelt, or its docstrings.
+def sees(tree: ast.AST) -> bool:
+    """Whether the code may read how its own names are spelt, or its docstrings.
 
-    By a function that looks, a module that is not known, an attribute whose name is data, a name
-    with two underscores at both ends, keywords made at run time, or the text of an error. Or it has
-    names that aren't said: an import of all.
+    By a function that looks, a module that is not known or is a value, an attribute whose name is
+    data, a name with two underscores at both ends, keywords made at run time, a class that a
+    library calls, or the text of an error. Or it has names that aren't said: an import of all.
     """
+    modules = dict(_modules(tree))
+    nodes = [*ast.walk(tree)]
+    named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    plain = _plain_bases(nodes)
+    for node in nodes:
+        match node:
+            case ast.Name(id=name) if name in modules and id(node) not in named:
+                return True
+            case ast.Attribute(attr=attr) if (module := _module_of(node, modules)) is not None:
+                is_first = isinstance(node.value, ast.Name)
+                if attr.startswith("_") or (is_first and not _is_blind(module, attr)):
+                    return True
+            case ast.ClassDef(bases=bases, keywords=keywords):
+                named_bases = {base.id for base in bases if isinstance(base, ast.Name)}
+                if keywords or len(named_bases) < len(bases) or not named_bases <= plain:
+                    return True
+        if _looks(node):
+            return True
+    return False
+
+
+def _modules(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """What modules are called, and which they are."""
+    for node in ast.walk(tree):
+        for item in node.names if isinstance(node, ast.Import) else ():
+            root = item.name.partition(".")[0]
+            yield item.asname or root, root
+
+
+def _module_of(node: ast.Attribute, modules: Mapping[str, str]) -> str | None:
+    """The module that ``node`` is an attribute of, or of an attribute of it."""
+    value = node.value
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return modules.get(value.id) if isinstance(value, ast.Name) else None
+
+
+def _plain_bases(nodes: Sequence[ast.AST]) -> set[str]:
+    """The classes that no library calls: the code's own, and Python's under their names."""
+    made = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    others = {name for node in nodes for name in _given(node)}
+    return (made | _PLAIN_BASES) - others
+
+
+def _given(node: ast.AST) -> Iterator[str]:
+    """Names that ``node`` gives to something else than a class."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            yield asname or name
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case _:
+            return
+
+
+def _looks(node: ast.AST) -> bool:
     if getattr(node, "type_params", None) or type(node).__name__ == "TypeAlias":
         return True
     match node:
         case ast.Name(id=name):
-            return name in LOOKING or is_special(name)
+            return name in LOOKING or name in _ALSO_LOOKING or is_special(name)
         case ast.Attribute(attr="format", value=value):
             return not (isinstance(value, ast.Constant) and isinstance(value.value, str))
+        case ast.Attribute(attr="__init__"):
+            return False
         case ast.Attribute(attr=name):
             return _is_way_out(name) or is_special(name) or name.startswith(_INNER)
         case ast.Constant(value=str(text)):
             return _INNER_IN_TEXT.search(text) is not None or any(map(is_special, words_of(text)))
         case ast.Import(names=aliases):
-            return any(item.name.partition(".")[0] not in _BLIND_MODULES for item in aliases)
+            return any(item.name.partition(".")[0] not in _NAMES for item in aliases)
         case ast.ImportFrom(level=0, module=str(module), names=aliases):
-            return not all(_is_blind(module.partition(".")[0], item.name) for item in aliases)
+            root, _, inner = module.partition(".")
+            return not all(_is_blind(root, inner or item.name) for item in aliases) or any(
+                item.name == "*" or item.name.startswith("_") for item in aliases
+            )
         case ast.ImportFrom():
             return True
         case ast.ExceptHandler(name=name):
@@ -115,10 +202,9 @@ def _is_way_out(name: str) -> bool:
 
 
 def _is_blind(module: str, name: str) -> bool:
-    if module == "typing":
-        return name in _TYPING
-    is_own = not name.startswith("_") and not _is_way_out(name)
-    return module in _BLIND_MODULES and is_own and name != "*"
+    known = _NAMES.get(module, frozenset())
+    is_open = not name.startswith("_") and not _is_way_out(name)
+    return is_open if known is None else name in known
 
 
 def _is_spelt_out(value: ast.expr) -> bool:
@@ -128,42 +214,56 @@ def _is_spelt_out(value: ast.expr) -> bool:
 
 
 def shows_functions(tree: ast.AST, own: Set[str]) -> bool:
-    """Whether what a function is called may be shown: by a class, or by the function, or a function
-    or generator made in it, where that is a value and not just called or walked over.
+    """Whether what a function is called may be shown: by an object with fields, or by the function,
+    or a function or generator made in it, where that is a value and not just called or walked over.
 
     ``own`` are the names that the code gives itself: it may call anything so.
     """
-    made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    if not made:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    if not functions:
         return False
-    generating = {name for name, node in _functions(tree) if _yields(node)}
-    taken = {id(part) for node in ast.walk(tree) for part in _taken(node, own)}
+    if any(map(_has_fields, ast.walk(tree))):
+        return True
+    made = {node.name for node in functions}
+    generating = {node.name for node in functions if _yields(node)}
+    called, walked = set[int](), set[int]()
+    for node in ast.walk(tree):
+        called.update(map(id, _called_in(node, own)))
+        walked.update(map(id, _walked_in(node, own)))
     for node, is_inside in _with_place(tree):
         match node:
-            case ast.ClassDef():
-                return True
             case ast.FunctionDef(decorator_list=decorators):
-                is_shown = any(id(item) not in taken for item in decorators)
-                if is_shown:
-                    return True
-                continue
-            case ast.Name(id=name, ctx=ast.Load()):
-                is_shown = name in made
-            case ast.Lambda() | ast.GeneratorExp():
-                is_shown = is_inside
+                is_shown = not all(_is_memorising(item, own) for item in decorators)
             case ast.Call(func=ast.Name(id=name)):
-                is_shown = name in generating
+                is_shown = name in generating and id(node) not in walked
+            case ast.Name(id=name, ctx=ast.Load()):
+                is_shown = name in made and id(node) not in called
+            case ast.Lambda():
+                is_shown = is_inside and id(node) not in called
+            case ast.GeneratorExp():
+                is_shown = is_inside and id(node) not in walked
             case _:
                 continue
-        if is_shown and id(node) not in taken:
+        if is_shown:
             return True
-    return False
+    # What calls a generator function gets a generator, which it may show.
+    return any(
+        isinstance(node, ast.Name) and node.id in generating and id(node) in called
+        for call in ast.walk(tree)
+        for node in ast.iter_child_nodes(call)
+        if not (isinstance(call, ast.Call) and node is call.func)
+    )
 
 
-def _functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
+def _has_fields(node: ast.AST) -> bool:
+    """Whether attributes are the code's own from here on, which any function may stand in."""
+    match node:
+        case ast.ClassDef() | ast.Attribute(ctx=ast.Store()):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+            return name == _MAKES_FIELDS
+        case _:
+            return False
 
 
 def _yields(function: ast.FunctionDef) -> bool:
@@ -180,37 +280,57 @@ def _with_place(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
         waiting += [(child, is_inside) for child in ast.iter_child_nodes(node)]
 
 
-def _taken(node: ast.AST, own: Set[str]) -> Iterator[ast.AST]:
-    """What in ``node`` is only called, or walked over."""
+def _called_in(node: ast.AST, own: Set[str]) -> Iterator[ast.AST]:
+    """What in ``node`` is called, and nothing else."""
     match node:
         case ast.Call(func=function, args=arguments, keywords=keywords):
             yield function
-            name = _called(function, own)
-            if name in _EVERY_TAKEN:
-                yield from arguments
-            elif name in _FIRST_TAKEN:
+            if _own_name(function, own) in _CALLING_FUNCTIONS:
                 yield from arguments[:1]
-                yield from (item.value for item in keywords if item.arg == _KEY)
-        case ast.For(iter=value) | ast.comprehension(iter=value):
-            yield value
-        case ast.YieldFrom(value=value) | ast.Starred(value=value):
-            yield value
+            is_keyed = _own_name(function, own) in _KEYED or _method(function) == "sort"
+            yield from (item.value for item in keywords if is_keyed and item.arg == "key")
         case ast.FunctionDef(decorator_list=decorators):
-            for item in decorators:
-                if _called(item, own) in _PLAIN_DECORATORS:
-                    yield item
+            yield from decorators
         case _:
             return
 
 
-def _called(function: ast.expr, own: Set[str]) -> str | None:
-    """What ``function`` is called where it is Python's own, or of a module or object."""
+def _walked_in(node: ast.AST, own: Set[str]) -> Iterator[ast.AST]:
+    """What in ``node`` is walked over, and nothing else."""
+    match node:
+        case ast.Call(func=function, args=arguments):
+            if _own_name(function, own) in _WALKING_FUNCTIONS:
+                yield from arguments[:1]
+            elif _own_name(function, own) in _CALLING_FUNCTIONS:
+                yield from arguments[1:2]
+            elif _method(function) in _WALKING_METHODS:
+                yield from arguments[:1]
+        case ast.For(iter=value) | ast.comprehension(iter=value):
+            yield value
+        case ast.Compare(ops=ops, comparators=values):
+            pairs = zip(ops, values, strict=True)
+            yield from (value for op, value in pairs if isinstance(op, ast.In | ast.NotIn))
+        case ast.YieldFrom(value=value) | ast.Starred(value=value):
+            yield value
+        case _:
+            return
+
+
+def _own_name(function: ast.expr, own: Set[str]) -> str | None:
+    """What Python's own ``function``, or one that is imported under its name, is called."""
     match function:
         case ast.Name(id=name) if name not in own:
             return name
-        case ast.Attribute(attr=name):
-            return name
-        case ast.Call(func=inner):
-            return _called(inner, own)
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return name if module in _NAMES and module not in own else None
         case _:
             return None
+
+
+def _method(function: ast.expr) -> str | None:
+    return function.attr if isinstance(function, ast.Attribute) else None
+
+
+def _is_memorising(decorator: ast.expr, own: Set[str]) -> bool:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return _own_name(function, own) in _MEMORISING

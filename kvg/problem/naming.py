@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from kvg.problem.looking import looks, shows_functions, words_of
+from kvg.problem.looking import sees, shows_functions, words_of
 
 _BUILTINS = """
 ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup BlockingIOError
@@ -71,12 +71,12 @@ def sees_names(tree: ast.AST) -> bool:
     has_class = any(isinstance(node, ast.ClassDef) for node in nodes)
     if has_class and any(map(_is_mangled, {*bindings(tree), *names_used(tree)})):
         return True
-    return any(map(looks, nodes))
+    return sees(tree)
 
 
 def _is_mangled(name: str) -> bool:
     """Whether Python gives ``name`` another form inside a class, or such a form has it."""
-    return "__" in name.rstrip("_") and name.startswith("_")
+    return "__" in name.rstrip("_") and name.startswith("_") and not name.endswith("__")
 
 
 def names_seen(tree: ast.AST) -> set[str]:

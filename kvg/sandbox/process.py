@@ -41,6 +41,8 @@ _PRLIMIT: Final = "/usr/bin/prlimit"
 _TRUE: Final = "/usr/bin/true"
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _CHUNK_BYTES: Final = 1 << 16
+_FILE_BYTES: Final = 1 << 11
+"""What the kernel keeps of a file, and some."""
 
 
 @frozen
@@ -347,7 +349,7 @@ class _Watch:
         return bool(data)
 
     def _over(self) -> str | None:
-        n_processes, memory_bytes = _usage(self._process.pid)
+        n_processes, memory_bytes = _usage(self._process.pid, self._enclosure)
         if memory_bytes > self._limits.memory_bytes:
             return "memory"
         return "processes" if n_processes > self._limits.processes else None
@@ -382,17 +384,33 @@ class _Watch:
                 stream.close()
 
 
-def _usage(pid: int) -> tuple[int, int]:
-    """How many processes there are under ``pid``, itself not counted, and their memory."""
-    n_processes, memory_bytes = 0, 0
+def _usage(pid: int, enclosure: Enclosure) -> tuple[int, int]:
+    """How many processes there are under ``pid``, itself not counted, and their memory, with what
+    the files take that they made, empty ones too."""
+    n_processes, memory_bytes, n_files = 0, 0, 0
     waiting = [str(pid)]
     while waiting:
         parent = waiting.pop()
         children = list(_children(parent))
         n_processes += len(children)
         memory_bytes += sum(_resident(child) for child in children)
+        if enclosure.program is not None:
+            n_files = max(n_files, *map(_n_files, children), 0)
         waiting += children
-    return n_processes, memory_bytes
+    return n_processes, memory_bytes + n_files * _FILE_BYTES
+
+
+def _n_files(pid: str) -> int:
+    """The files in the folders that are the enclosure's own, as a process in it sees them."""
+    found = 0
+    for folder in ("/tmp", "/dev/shm"):
+        try:
+            if os.stat(f"/proc/{pid}/root{folder}").st_dev != os.stat(folder).st_dev:
+                told = os.statvfs(f"/proc/{pid}/root{folder}")
+                found += told.f_files - told.f_ffree
+        except OSError:  # it has ended, or has not stepped inside yet
+            continue
+    return found
 
 
 def _children(pid: str) -> Iterator[str]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from kvg.errors import GateFailed
 from kvg.frozen import frozen
@@ -22,12 +23,18 @@ _LOAD: Final = 0x20
 _EQUAL: Final = 0x15
 _AT_LEAST: Final = 0x35
 _ANY_BIT: Final = 0x45
+_GO: Final = 0x05
 _RETURN: Final = 0x06
 
 _NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
-_ALLOW: Final = 0x7FFF0000
+_ALLOWED: Final = 0x7FFF0000
 _LACKS_IT: Final = 0x00050000 | 38
 """SECCOMP_RET_ERRNO with ENOSYS."""
+
+_NEXT, _ALLOW, _REFUSE = "next", "allow", "refuse"
+_Step: TypeAlias = "tuple[int, str | int, str | int, int]"
+"""A word, where to go on where its answer is yes and where it is no (or how many steps to pass
+over), and the number that it compares with or loads from."""
 
 _NEW_USER: Final = 0x10000000
 """CLONE_NEWUSER: with a namespace of its own a process may mount what it likes."""
@@ -56,6 +63,11 @@ _REFUSED: Final = {
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
+    # Access lists, of up to 64 KiB a file, are charged to nobody.
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
 }
 """The numbers of each call: of x86-64, and of those that use the kernel's common table."""
 
@@ -67,14 +79,18 @@ class _Machine:
     audit_arch: int
     column: int
     clone: int
-    foreign: int
+    socket: int
+    socketpair: int
+    foreign: int = 0x40000000
 
 
 _MACHINES: Final = {
-    "x86_64": _Machine(0xC000003E, 0, 56, 0x40000000),
-    "aarch64": _Machine(0xC00000B7, 1, 220, 0x40000000),
-    "riscv64": _Machine(0xC00000F3, 1, 220, 0x40000000),
+    "x86_64": _Machine(0xC000003E, 0, 56, 41, 53),
+    "aarch64": _Machine(0xC00000B7, 1, 220, 198, 199),
+    "riscv64": _Machine(0xC00000F3, 1, 220, 198, 199),
 }
+_FAMILIES: Final = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: a network namespace divides these, others not all."""
 
 
 def system_call_filter(machine: str | None = None) -> bytes:
@@ -86,19 +102,43 @@ def system_call_filter(machine: str | None = None) -> bytes:
             f"no sandbox: the system calls of {name} are not known",
             hint=f"known are {', '.join(_MACHINES)}; or --no-sandbox, which is attested",
         )
-    refused = sorted(numbers[known.column] for numbers in _REFUSED.values())
-    # Each step tells how many it passes over where the answer is yes, and where it is no.
-    past_calls = len(refused) + 3
-    steps = [
-        (_LOAD, 0, 0, _MACHINE_AT),
-        (_EQUAL, 0, past_calls + 3, known.audit_arch),
-        (_LOAD, 0, 0, _NUMBER_AT),
-        (_AT_LEAST, past_calls + 1, 0, known.foreign),
-        *((_EQUAL, past_calls - n, 0, number) for n, number in enumerate(refused)),
-        (_EQUAL, 0, 2, known.clone),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT_AT),
-        (_ANY_BIT, 1, 0, _NEW_USER),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _LACKS_IT),
+    steps: list[_Step] = [
+        (_LOAD, _NEXT, _NEXT, _MACHINE_AT),
+        (_EQUAL, _NEXT, _REFUSE, known.audit_arch),
+        (_LOAD, _NEXT, _NEXT, _NUMBER_AT),
+        (_AT_LEAST, _REFUSE, _NEXT, known.foreign),
     ]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+    steps += [
+        (_EQUAL, _REFUSE, _NEXT, number)
+        for number in sorted(numbers[known.column] for numbers in _REFUSED.values())
+    ]
+    steps += _argued(known.clone, [(_ANY_BIT, _REFUSE, _NEXT, _NEW_USER)], end=_ALLOW)
+    families: list[_Step] = [(_EQUAL, _ALLOW, _NEXT, family) for family in _FAMILIES]
+    for number in (known.socket, known.socketpair):
+        steps += _argued(number, families, end=_REFUSE)
+    return _assembled([*steps, (_GO, _ALLOW, _ALLOW, 0)])
+
+
+def _argued(number: int, tests: Sequence[_Step], *, end: str) -> list[_Step]:
+    """Of the call ``number`` its first argument decides: ``tests`` of it, or else ``end``."""
+    past = len(tests) + 2
+    return [
+        (_EQUAL, _NEXT, past, number),
+        (_LOAD, _NEXT, _NEXT, _FIRST_ARGUMENT_AT),
+        *tests,
+        (_GO, end, end, 0),
+    ]
+
+
+def _assembled(steps: Sequence[_Step]) -> bytes:
+    """The program, with what allows and what refuses at its end."""
+    ends = {_ALLOW: len(steps), _REFUSE: len(steps) + 1}
+    words = []
+    for at, (code, yes, no, value) in enumerate(steps):
+        past = [
+            target if isinstance(target, int) else ends.get(target, at + 1) - at - 1
+            for target in (yes, no)
+        ]
+        words.append((code, 0, 0, past[0]) if code == _GO else (code, *past, value))
+    words += [(_RETURN, 0, 0, _ALLOWED), (_RETURN, 0, 0, _LACKS_IT)]
+    return b"".join(struct.pack("=HBBI", *word) for word in words)

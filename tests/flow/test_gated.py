@@ -178,7 +178,7 @@ def test_a_gate_that_looked_at_another_problem_is_not_this_ones(
     (user.folder / "answer.txt").write_text("The answer is 42.")
     gate = ("--gate", "python-assert:'6 times 7' in text and '42' in answer")
     assert kvg("deposit", "a", "answer.txt", "--family", "times.txt", *gate).code == 0
-    for name, why in (("plus", "of family"), ("more", "to another problem of its family")):
+    for name, why in (("plus", "of family"), ("more", "to another problem")):
         for dry in ((), ("--dry-run",)):
             told = kvg("deposit", name, "answer.txt", "--family", f"{name}.txt", *dry)
             assert told.code == 4 and why in told.err
@@ -192,3 +192,29 @@ def test_a_text_that_answered_nothing_is_no_answer_later(user: models.User, kvg:
     assert kvg("deposit", "a", "--text", TEXT).code == 0
     told = kvg("deposit", "b", "--text", TEXT, "--family", "problem.txt")
     assert told.code == 4 and "to no problem" in told.err
+
+
+def test_a_gate_that_looked_at_another_reading_of_the_ids_is_not_this_ones(
+    user: models.User, kvg: Kvg
+) -> None:
+    """What spells a chat's marks in its text has the token ids of another chat, or of a text."""
+    turns = ["Which?", "#12345", "Which colour?", "blue"]
+    whole = [
+        {"role": role, "content": content}
+        for role, content in zip(("user", "assistant") * 2, turns, strict=True)
+    ]
+    marks = "{}<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}"
+    spelt = [whole[0], {"role": "assistant", "content": marks.format(*turns[1:])}]
+    (user.folder / "whole.json").write_text(json.dumps(whole))
+    (user.folder / "spelt.json").write_text(json.dumps(spelt))
+    (user.folder / "text.txt").write_text(
+        f"<|im_start|>user\n{turns[0]}<|im_end|>\n<|im_start|>assistant\n"
+        f"{spelt[1]['content']}<|im_end|>\n"
+    )
+    gate = ("--gate", "python-assert:not any(c.isdigit() for c in answer)")
+    assert kvg("deposit", "b", "--chat", "spelt.json", *gate).code == 8
+    assert kvg("deposit", "a", "--chat", "whole.json", *gate).code == 0
+    for given in (("--chat", "spelt.json"), ("text.txt",)):
+        told = kvg("deposit", "b", *given)
+        assert told.code == 4 and "another one, at which its gates looked" in told.err
+    assert kvg("deposit", "again", "--chat", "whole.json").code == 0

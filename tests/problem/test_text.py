@@ -103,6 +103,21 @@ def digest_of(code: str) -> str:
             "def a():\n  yield 1\nfor x in a(): print('{}'.format(x))\nprint([*a()], list(a()))",
             "def b():\n  yield 1\nfor y in b(): print('{}'.format(y))\nprint([*b()], list(b()))",
         ),
+        *(
+            (code.format("gain"), code.format("loss"))
+            for code in (
+                "def {0}(xs):\n  xs.sort(key=lambda p: p[1])\nprint({0}([(1, 2)]))",
+                "from itertools import groupby\ndef {0}(x): return x\ngroupby([1], key={0})",
+                "from itertools import islice\ndef {0}():\n  yield 1\nlist(islice({0}(), 5))",
+                "class A:\n  def __init__(self, {0}): self.x = {0}\nclass B(A):\n"
+                "  def __init__(self, {0}): super().__init__({0})\nprint(B(1).x)",
+                "from operator import mul\n{0} = 1\nprint(mul({0}, 2))",
+                "from __future__ import annotations\n{0} = 1\nprint({0})",
+                "from dataclasses import dataclass\n@dataclass\nclass P: x: int\n{0} = 1",
+                "import math\ndef {0}(n): return math.prod(i for i in range(n))\nprint({0}(3))",
+                "def {0}(n): return n in (i for i in range(3))\nprint({0}(1))",
+            )
+        ),
         (
             "from functools import lru_cache, reduce\n@lru_cache(None)\ndef f(n): return n\nf(2)",
             "from functools import lru_cache, reduce\n@lru_cache(None)\ndef g(m): return m\ng(2)",
@@ -192,6 +207,28 @@ TWINS = {
     "the end of a block": "class C:\n  def __enter__(self): pass\n  def __exit__(self, a, b, c):\n"
     "    print(b)\n    return True\ndef f({0}): pass\n{1} = 1\nwith C(): f()",
     "what runs side by side": "async def {0}(): pass\ndef {1}(): pass\nprint(str({0}())[:30])",
+    "key as a keyword of one's own": "def {0}(): pass\ndef {1}(): pass\n"
+    "print(sorted([dict(key={0}), dict(key={1})], key=str))",
+    "what is called is the outcome of a call": "def {0}(): pass\ndef {1}(): pass\n"
+    "print(next(iter([str]))({0})[:14])",
+    "a method of one's own": "h = lambda: 0\nh.list = str\ndef {0}(): pass\ndef {1}(): pass\n"
+    "print(h.list({0})[:14])",
+    "a field that is called": "from collections import namedtuple\ndef {0}(): pass\n{1} = 1\n"
+    "print(namedtuple('P', 'map')(str).map({0})[:14])",
+    "a generator that a map makes": "def {0}(x): yield x\n{1} = 1\n"
+    "print(str(next(map({0}, [1])))[:24])",
+    "a generator that is a key": "def {0}(x): yield x\n{1} = 1\nprint(str(sorted([1], key={0})))",
+    "a class made of data": "f = lambda {0}, {1}: 0\nC = type('C', (), {{'__ex' + 'it__': print}})",
+    "a class by another name": "t = type\nf = lambda {0}, {1}: 0\nt('C', (), {{}})",
+    "attributes that are copied by name": "from functools import update_wrapper\n"
+    "def f({0}: int, {1}: int): pass\nprint(update_wrapper(print, f, ['__anno' + 'tations__']))",
+    "what a module keeps to itself": "import copy\ndef f({0}, {1}): pass\n"
+    "print(copy._reconstruct(None, None, f, ()))",
+    "a module as a value": "import copy\ndef f({0}, {1}): pass\nm = copy\nprint(m._reconstruct)",
+    "a class that a library calls": "import json\nclass E(json.JSONEncoder):\n"
+    "  def default(self, {0}): return {0}\n{1} = 1\nprint(json.dumps({1}, cls=E))",
+    "a class of a library by a plain name": "from decimal import Context as object\n"
+    "class C(object):\n  def f(self, {0}, {1}): pass",
     "attributes that are set": "class A: pass\nx = A()\nx.gain = 1\n{0} = 2\nprint(x.gain, {1})",
 }
 

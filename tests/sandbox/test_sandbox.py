@@ -321,6 +321,26 @@ assert status == 0, status
 }
 
 
+HOARDS["files that are empty"] = """
+import os
+for n in range(900_000):
+    os.mknod(f"/tmp/{n}")
+"""
+HOARDS["access lists"] = """
+import os, struct
+entries = struct.pack("<HHI", 2, 7, os.getuid()) * 8000
+acl = struct.pack("<IHHI", 2, 1, 7, 0xFFFFFFFF) + entries
+acl += b"".join(struct.pack("<HHI", tag, 7, 0xFFFFFFFF) for tag in (4, 16, 32))
+for n in range(3_000):
+    os.mknod(f"/tmp/{n}")
+    os.setxattr(f"/tmp/{n}", "system.posix_acl_access", acl)
+"""
+HOARDS["sockets of the machine's own"] = """
+import socket
+socket.socket(40, socket.SOCK_STREAM)
+"""
+
+
 @pytest.mark.parametrize("code", HOARDS.values(), ids=HOARDS)
 def test_memory_that_belongs_to_no_process(run_python: RunPython, code: str) -> None:
     """Three gigabytes of it, where 128 MiB may be had: what holds them can't be had at all."""

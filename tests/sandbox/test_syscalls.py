@@ -10,7 +10,7 @@ from kvg.errors import GateFailed
 from kvg.sandbox.syscalls import system_call_filter
 
 ALLOWED, LACKS_IT = 0x7FFF0000, 0x00050000 | 38
-X86_64, AARCH64, I386 = 0xC000003E, 0xC00000B7, 0x40000003
+X86_64, AARCH64, RISCV64, I386 = 0xC000003E, 0xC00000B7, 0xC00000F3, 0x40000003
 NEW_USER, NEW_THREAD = 0x10000000, 0x003D0F00
 
 
@@ -31,6 +31,8 @@ def verdict(program: bytes, arch: int, number: int, argument: int = 0) -> int:
                 at += jump_true if word >= value else jump_false
             case 0x45:
                 at += jump_true if word & value else jump_false
+            case 0x05:
+                at += value
             case 0x06:
                 return int(value)
             case _:
@@ -46,9 +48,11 @@ def verdict(program: bytes, arch: int, number: int, argument: int = 0) -> int:
 )
 def test_which_calls_are_refused(machine: str, arch: int, refused: set[int]) -> None:
     program = system_call_filter(machine)
-    both = {425, 428, 429, 430, 435, 442, 447, 323 if machine == "x86_64" else 282}
+    both = {425, 428, 429, 430, 435, 442, 447, 463, 323 if machine == "x86_64" else 282}
+    both |= {188, 189, 190} if machine == "x86_64" else {5, 6, 7}
+    sockets = {41, 53} if machine == "x86_64" else {198, 199}
     told = {n for n in range(480) if verdict(program, arch, n) == LACKS_IT}
-    assert told == refused | both
+    assert told == refused | both | sockets
     assert {verdict(program, arch, n) for n in set(range(480)) - told} == {ALLOWED}
 
 
@@ -57,6 +61,14 @@ def test_a_process_may_be_started_but_not_with_a_user_namespace() -> None:
         program = system_call_filter(machine)
         assert verdict(program, arch, clone, NEW_THREAD) == ALLOWED
         assert verdict(program, arch, clone, NEW_USER | 17) == LACKS_IT
+
+
+def test_sockets_are_of_families_that_a_network_namespace_divides() -> None:
+    for machine, arch, calls in (("x86_64", X86_64, (41, 53)), ("riscv64", RISCV64, (198, 199))):
+        program = system_call_filter(machine)
+        for number in calls:
+            allowed = {n for n in range(50) if verdict(program, arch, number, n) == ALLOWED}
+            assert allowed == {1, 2, 10, 16}
 
 
 def test_calls_of_another_kind_of_program_are_refused() -> None:
