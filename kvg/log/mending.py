@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from kvg.errors import KvgError
@@ -31,6 +31,10 @@ from kvg.log.tiles import (
 
 if TYPE_CHECKING:
     from kvg.log.tiles import TileSource
+
+
+MOST_CHOICES = 4
+"""Of a kind of source, how many forms of a tile are tried: a copy may be made to keep one busy."""
 
 
 @frozen
@@ -143,7 +147,7 @@ class _Whole:
         while True:
             more = [next(kind, None) for kind in kinds]
             for known, found in zip(choices, more, strict=True):
-                known.update(dict.fromkeys(found or ()))
+                known.update(dict.fromkeys(islice(found or (), MOST_CHOICES)))
             for edge in product(*choices):
                 if edge_root(edge) == self._root:
                     return edge

@@ -142,3 +142,24 @@ def test_a_link_or_a_folder_in_the_place_of_a_file(log: Log, key: PrivateKey) ->
     os.mkdir(path)
     (item,) = mended_files(log.source, log.size, log.root, lambda: ())
     assert item.name == "tile/0/000" and item.data is not None
+
+
+def test_a_copy_can_not_keep_one_busy(log: Log, key: PrivateKey) -> None:
+    """One that has every width of every tile, each with other bytes; it is told of no size."""
+    grown(log, key, 600)
+    for name in files_of(log):
+        spoil(log.folder / name, "gone")
+
+    class Busy:
+        n_read = 0
+
+        def read(self, name: str, limit: int) -> bytes | None:
+            self.n_read += 1
+            return name.encode().ljust(limit, b"x")
+
+        def widths(self, name: str) -> Sequence[int]:
+            return range(1, 256)
+
+    busy = Busy()
+    assert not leads_to(log.source, log.size, log.root, lambda: [Copy(busy, 600)])
+    assert busy.n_read < 100

@@ -13,7 +13,7 @@ from kvg.store import Store
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import FsckSummary, Repaired, fsck
 from tests import artifacts as a
-from tests.store.faults import quick_folder
+from tests.store.faults import copy_tree, hooked, quick_folder
 from tests.verify.test_corruption import make
 from tests.verify.test_fsck import look
 
@@ -167,3 +167,51 @@ def test_a_folder_of_hashes_that_is_none_is_moved(
         assert [f for f in findings if ": lost: " in f.message] and left
     else:
         assert left == [], left
+
+
+def test_a_repair_that_is_cut_at_any_step_is_ended_by_the_next(
+    made: tuple[Path, dict[str, str], Path], store: Store, tmp_path: Path
+) -> None:
+    """Three files are damaged at once, of which each is needed for the next."""
+    _, files, other = made
+    names = [files[kind] for kind in ("verifier", "checkpoint", "hash tile, full")]
+    whole = {name: (store.root / name).read_bytes() for name in names}
+    _ = store.log
+    store.close()
+    for name in names:
+        spoil(store.root / name, "flip", other / name)
+    n_steps = 0
+    for at in range(1, 100):
+        copy_tree(store.root, tmp_path / str(at))
+        cut = Store.open(tmp_path / str(at), keyring=store.keyring)
+        if not cut_at(cut, at):
+            break
+        n_steps = at
+        look(cut, repair=True)
+        assert look(cut)[0] == [], at
+        assert {name: (cut.root / name).read_bytes() for name in names} == whole, at
+    assert n_steps > 20
+
+
+class Cut(BaseException):
+    """The process ends here."""
+
+
+def cut_at(store: Store, at: int) -> bool:
+    """Repair until step ``at``; whether it came that far."""
+    count = 0
+
+    def hook(_name: str, _path: str) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            raise Cut
+
+    try:
+        with hooked(hook):
+            look(store, repair=True)
+    except Cut:
+        return True
+    finally:
+        store.close()
+    return False
