@@ -388,11 +388,11 @@ def _passed(
     *proved: GateOutcome,
 ) -> tuple[GateOutcome, ...]:
     """The outcomes of all gates. Raises ``GateFailed``; the evidence is kept."""
-    from kvg.flow.attested import trace_ref
     from kvg.flow.gated import check_policy, run_gates
     from kvg.flow.rejected import check_outcomes
     from kvg.gates import parse_spec
     from kvg.verify.judgement import ALWAYS
+    from kvg.verify.traced import trace_ref
 
     if not request.gates and not proved:
         return ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kvg.flow.attested import attested, said_under
+from kvg.flow.attested import attested
 from kvg.flow.freshness import stale_now
 from kvg.flow.records.refs import RefEntry
+from kvg.verify.traced import said_under
 
 if TYPE_CHECKING:
     from kvg.digest import Digest

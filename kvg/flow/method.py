@@ -19,7 +19,7 @@ from kvg.objects.contract import Contract
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
 from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
-from kvg.problem.text import indented_line
+from kvg.problem.text import has_code, indented_line
 
 if TYPE_CHECKING:
     from kvg.flow.proving import Proof
@@ -150,7 +150,13 @@ def verified_method(
 
 
 def warn_of_layout(settings: Settings, text: str) -> None:
-    """Say where a line of ``text`` is indented: that does not count in its family."""
+    """Say what of ``text`` does not count in its family although it seems to: the indentation of a
+    line outside of code, the names and comments of code."""
+    if has_code(text):
+        settings.report.notice(
+            "what code in the problem calls its names, its comments and its lines do not count: "
+            "where the wording asks for them, all answers are of one problem"
+        )
     line = indented_line(text)
     if line is not None:
         settings.report.warning(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, sha256, short
 from kvg.errors import Corrupt
-from kvg.flow.attested import deposits, trace_ref
 from kvg.flow.building import build_slot
 from kvg.flow.deposit import BUILDER, sign_and_record, timestamp
 from kvg.flow.freshness import stale_reason
@@ -32,6 +31,7 @@ from kvg.verify.judgement import (
     judge,
     required_gates,
 )
+from kvg.verify.traced import deposits, trace_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

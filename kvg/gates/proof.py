@@ -27,10 +27,11 @@ _COQ_THEOREM: Final = re.compile(
 )
 _COQ_REFUSED: Final = re.compile(
     r"\b(Admitted|admit|give_up|Abort|Fail|Reset|Back|Undo|Restart|Load|Redirect|Cd|Drop|Extraction"
-    r"|Unset\s+\w+\s+Checking|Declare\s+ML|bypass_check|Type\s+In\s+Type|Nested\s+Proofs)\b"
-    r"|\bModule(?:\s+(?:Type|Import|Export))*\s+[\w']+\s*\("
+    r"|Unset\s+\w+\s+Checking|bypass_check|Type\s+In\s+Type|Nested\s+Proofs"
+    r"|Module\s+Type)\b|\bDeclare\s+M|\bModule(?:\s+(?:Import|Export))*\s+[\w']+\s*[(\[]"
 )
-"""Also modules with parameters: what is proved in one holds only of what it is given."""
+"""Also modules with parameters and their types: what is proved in one holds only of what it is
+given, and is nothing that the prover would list."""
 _COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
 _COQ_FILE: Final = "proof"
 _COQ_CLOSED: Final = "Closed under the global context"

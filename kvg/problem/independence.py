@@ -49,7 +49,7 @@ def _parsed(source: str | bytes) -> _Code | None:
 def _shared(program: _Code, checker: _Code) -> str | None:
     if program.whole() == checker.whole():
         return "is the program itself, but for names and layout"
-    solve = program.definitions.get(SOLVE)
+    solve = program.stands_for(SOLVE)
     if solve is None:
         return None
     wanted, size = program.shape(solve), program.size(solve)
@@ -82,7 +82,7 @@ class _Code:
         self._shapes: dict[tuple[str, int], Digest] = {}
         self.definitions: dict[str, ast.AST] = {}
         self._imported: dict[str, str] = {}
-        for node in self._tree.body:
+        for node in _outside_functions(self._tree):
             self._define(node)
 
     def _define(self, node: ast.AST) -> None:
@@ -91,7 +91,11 @@ class _Code:
                 self.definitions[name] = node
             case ast.ClassDef(name=name):
                 self.definitions[name] = node
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        self.definitions[target.id] = value
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
                 self.definitions[name] = value
             case ast.Import(names=names):
                 for item in names:
@@ -99,6 +103,15 @@ class _Code:
             case ast.ImportFrom(names=names, module=module):
                 for item in names:
                     self._imported[item.asname or item.name] = f"{module}.{item.name}"
+
+    def stands_for(self, name: str) -> ast.AST | None:
+        """What ``name`` was given last, by way of other names; None where nothing gives it."""
+        found = self.definitions.get(name)
+        for _ in range(DEPTH):
+            if not isinstance(found, ast.Name):
+                return found
+            found = self.definitions.get(found.id)
+        return None
 
     def functions(self, size: int) -> Iterator[Function]:
         """Every function of that size, wherever it stands: none lies in another of them."""
@@ -142,6 +155,16 @@ class _Code:
         if (name, depth) not in self._shapes:
             self._shapes[name, depth] = self.shape(self.definitions[name], depth)
         return self._shapes[name, depth]
+
+
+def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those inside of functions and classes, in their order."""
+    waiting = [*ast.iter_child_nodes(tree)][::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += [*ast.iter_child_nodes(node)][::-1]
 
 
 def _digest(node: ast.AST, names: dict[str, str]) -> Digest:

@@ -68,7 +68,7 @@ _BLIND_METHODS: Final = frozenset(f"__{name}__" for name in _METHODS.split())
 _INNER: Final = ("co_", "gi_", "cr_", "ag_", "f_", "tb_")
 """How attributes of Python's own objects for code that runs begin."""
 _INNER_IN_TEXT: Final = re.compile(r"\.(?:" + "|".join(_INNER) + ")")
-_WORD: Final = re.compile(r"[^\W\d]\w*")
+_PART: Final = re.compile(r"[\w\x80-\U0010ffff]+")
 
 _ASYNCHRONOUS: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
@@ -90,7 +90,22 @@ _MAKES_FIELDS: Final = "namedtuple"
 
 def words_of(text: str) -> frozenset[str]:
     """What in ``text`` could be a name, spelt as Python reads it."""
-    return frozenset(_WORD.findall(unicodedata.normalize("NFKC", text)))
+    parts = _PART.findall(unicodedata.normalize("NFKC", text))
+    return frozenset(word for part in dict.fromkeys(parts) for word in _names_in(part))
+
+
+def _names_in(part: str) -> Iterator[str]:
+    """The longest names in ``part``. Python's letters are more than those of ``re``: a vowel sign
+    goes on with a name, too."""
+    word = ""
+    for char in part:
+        if f"a{char}".isidentifier() if word else char.isidentifier():
+            word += char
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word
 
 
 def is_special(name: str) -> bool:

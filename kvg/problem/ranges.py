@@ -97,6 +97,8 @@ class SlotRange:
             return f"{shown} (with a plus sign or a leading zero, as no value is drawn)"
         if self.type == "decimal" and _has_exponent(literal.raw) and not self.is_scientific:
             return f"{shown} (with an exponent, as no value is drawn)"
+        if self.type == "decimal" and literal.raw[0] in "-−" and not literal.value:
+            return f"{shown} (a zero with a sign, as no value is drawn)"
         low, high = (self._bound(text) for text in self.bounds())
         size = _size(literal)
         if not low <= size <= high:
@@ -522,15 +524,18 @@ def _raw_number(slot: SlotRange, first: Rank, last: Rank, random: Random) -> str
     unit = hundred * 10**places
     value = Fraction(_between(first * unit, last * unit, random), unit)
     spelt = _spelt_as(slot.type, value, places, "least")
-    return _with_exponent(spelt) if slot.is_scientific and random.random() < _SHARE else spelt
+    if slot.is_scientific and random.random() < _SHARE:
+        return _with_exponent(slot, spelt, is_short=random.random() < _SHARE)
+    return spelt
 
 
-def _with_exponent(spelt: str) -> str:
-    """A decimal with its point after the first digit, where it has a digit after that."""
+def _with_exponent(slot: SlotRange, spelt: str, *, is_short: bool) -> str:
+    """A decimal with its point after the first digit, where it has a digit after that; a short one
+    has two digits, of which zeros before the point may be left to the exponent."""
     from decimal import Decimal
 
-    shown = f"{Decimal(spelt):e}"
-    return shown if "." in shown else spelt
+    shown = f"{Decimal(spelt):.1e}" if is_short else f"{Decimal(spelt):e}"
+    return shown if "." in shown and slot.holds(parse_literal(shown)) else spelt
 
 
 def _between(first: Rank, last: Rank, random: Random) -> int:

@@ -117,6 +117,11 @@ def _blocks(text: str) -> dict[int, _Block]:
     return found
 
 
+def has_code(text: str) -> bool:
+    """Whether ``text`` has a Python block."""
+    return bool(_blocks(_in_lines(text)))
+
+
 def indented_line(text: str) -> int | None:
     """The number of the first line outside of blocks that begins with white space before a word."""
     text = _in_lines(text)

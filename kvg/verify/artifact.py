@@ -10,6 +10,7 @@ from kvg.errors import Corrupt, NotFound
 from kvg.objects.manifest import Page, check_sizes
 from kvg.objects.verified import Verified, _seal
 from kvg.verify.judgement import Judgement, judge, required_gates
+from kvg.verify.traced import said_under
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -31,11 +32,11 @@ def verify_artifact(
 
     Pages are **not** read here: ``Verified.read_page`` checks each one as it is loaded. That the
     pages hold what the model computes is **not** checked: only a replay shows that.
-    ``ref`` is the name to use in messages. Raises ``NotFound``, ``Corrupt``, ``Untrusted``,
+    ``ref`` is the name to use in messages; under that of a text's trace counts what was said of
+    that very text (``said_under``). Raises ``NotFound``, ``Corrupt``, ``Untrusted``,
     ``Incompatible``.
     """
-    what = ref or short(digest)
-    return _verified(store, digest, require, what, Judgement.check_signed)
+    return _verified(store, digest, require, ref, Judgement.check_signed)
 
 
 def verify_to_replay(store: Store, digest: Digest, *, ref: str | None = None) -> Verified:
@@ -44,18 +45,17 @@ def verify_to_replay(store: Store, digest: Digest, *, ref: str | None = None) ->
     So it neither asks for the verifiers that are still needed nor heeds a replay that failed. What
     it gives is not for answering from.
     """
-    what = ref or short(digest)
-    return _verified(store, digest, (), what, Judgement.check_replayable)
+    return _verified(store, digest, (), ref, Judgement.check_replayable)
 
 
 def _verified(
     store: Store,
     digest: Digest,
     require: Sequence[str],
-    what: str,
+    ref: str | None,
     check: Callable[..., None],
 ) -> Verified:
-    trust = store.trust
+    trust, what = store.trust, ref or short(digest)
     if not store.objects.has(digest):
         if digest in store.forgotten():
             raise NotFound(f"{what}: its content was removed with kvg forget")
@@ -65,6 +65,9 @@ def _verified(
     ids = tuple(store.ids(manifest, what=what))
     judgement = judge(store, digest, what=what)
     check(judgement, trust, what=what)
+    if ref is not None:
+        judgement = said_under(ref, judgement, trust)
+        check(judgement, trust, what=what)
     judgement.check_required(required_gates(store, require), what=what)
 
     def named(page: Page) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -228,13 +229,17 @@ def concluded(
     bytes_ok = not notes.findings
     notes.add(signed)
     signatures_ok = policy_ok = judgement is not None
+    under = judgement
     if judgement is not None:
         _check_resources(asked.store, judgement, what, notes)
     bytes_ok = bytes_ok and not notes.has("corrupt")
     if judgement is not None:
+        from kvg.verify.traced import said_under
+
         signatures_ok = _holds(notes, what, lambda: check_signed(judgement, asked.store.trust))
+        under = said_under(what, judgement, asked.store.trust)
         gates = required_gates(asked.store, asked.require)
-        policy_ok = _holds(notes, what, lambda: judgement.check_required(gates, what=what))
+        policy_ok = _holds(notes, what, partial(under.check_required, gates, what=what))
     return ArtifactCheck(
         digest,
         tuple(notes.findings),
@@ -242,8 +247,8 @@ def concluded(
         bytes_ok,
         signatures_ok,
         policy_ok,
-        judgement.gates if judgement else (),
-        judgement.depositors if judgement else (),
+        under.gates if under else (),
+        under.depositors if under else (),
         absent,
     )
 

@@ -12,8 +12,8 @@ import pytest
 
 from kvg.flow.asking import Asked, answer_together, ask_messages
 from kvg.flow.attempt import named_text, slot_names
-from kvg.flow.attested import trace_ref
 from kvg.problem.family import parse_problem
+from kvg.verify.traced import trace_ref
 from tests import models
 from tests.flow.conftest import Ran
 
@@ -296,7 +296,11 @@ def test_what_is_fresh_of_one_text_is_not_so_of_another(
     refs = [json.loads(line).get("ref") for line in kvg("ls", "--stale", "--json").out.splitlines()]
     family = parse_problem(TEXT).family.digest
     assert trace_ref(family, TEXT) in refs
-    assert trace_ref(family, "Multiply 101 by 107.") not in refs
+    fresh = trace_ref(family, "Multiply 101 by 107.")
+    assert fresh not in refs
+    for ref, code in ((trace_ref(family, TEXT), 3), (fresh, 0)):
+        assert kvg("graft", ref, "--prompt", "x", "--max-tokens", "1").code == code
+        assert kvg("logits", ref).code == code
 
 
 def test_a_gate_counts_for_the_answer_that_it_looked_at(
@@ -317,3 +321,7 @@ def test_a_gate_counts_for_the_answer_that_it_looked_at(
     }
     family = parse_problem(TEXT).family.digest
     assert gates[trace_ref(family, TEXT)] == ["test:method"]
+    for ref, code in ((trace_ref(family, TEXT), 6), (trace_ref(family, text), 0)):
+        assert kvg("verify", ref, "--require", "test:python-assert").code == code
+        asked = ("graft", ref, "--prompt", "x", "--max-tokens", "1")
+        assert kvg(*asked, "--require", "test:python-assert").code == code

@@ -64,8 +64,6 @@ HIDDEN = {
     "a name that a search leaves out": "Axiom bad : 1 = 2.\nLemma t_subproof : 1 = 2. Proof. exact "
     "bad. Qed.\nTheorem t : True. Proof. exact I. Qed.",
     "what nothing uses": "Axiom bad : 1 = 2.\nTheorem t : True. Proof. exact I. Qed.",
-    "a module type": "Module Type T. Axiom a : 1 = 2. End T.\nDeclare Module X : T.\n"
-    "Theorem t : 1 = 2. Proof. exact X.a. Qed.",
 }
 
 
@@ -110,6 +108,10 @@ def test_axioms_are_listed_or_refused(gate: Gate) -> None:
     [
         "Module Type T. Parameter bad : 1 = 2. End T.\nModule F (X : T).\nTheorem wrong : 1 = 2.\n"
         "Proof. exact X.bad. Qed. End F.\nDefinition wrong := 0.",
+        "Module Type T. Axiom f : 1 = 2. Theorem t : 1 = 2. Proof. exact f. Qed. End T.\n"
+        "Definition t := I.",
+        "Module F [inline] (X : nat). Theorem t : 1 = 1. Proof. reflexivity. Qed. End F.",
+        "Declare Module X : T.\nTheorem t : 1 = 2. Proof. exact X.a. Qed.",
         "Definition w := 0. Fail Theorem w : 1 = 2.\nTheorem t : True. Proof. exact I. Qed.",
     ],
 )

@@ -168,3 +168,22 @@ def test_time_grows_as_the_checker_does() -> None:
     began = time.process_time()
     assert shared_part(b"def solve(a, b):\n    return a + b\n", nested.encode()) is None
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(a, b):\n    return a * b + 7\nsolve = f\n",
+        "def f(a, b):\n    return a * b + 7\ng = f\nsolve = g\n",
+        "if True:\n    def solve(a, b):\n        return a * b + 7\n",
+        "try:\n    def solve(a, b):\n        return a * b + 7\nexcept ValueError:\n    pass\n",
+        "f = solve = lambda a, b: a * b + 7\n",
+        "print((solve := lambda a, b: a * b + 7))\n",
+    ],
+)
+def test_a_program_is_found_by_whatever_way_its_function_is_named(program: str) -> None:
+    held = "lambda x, y: x * y + 7"
+    checker = f"def check(answer, x, y):\n    held = {held}\n    return held(x, y) == answer\n"
+    assert "has the program's solve in it" in (
+        shared_part(program.encode(), checker.encode()) or ""
+    )

@@ -197,6 +197,10 @@ def test_places_are_those_of_the_bounds() -> None:
         (("0", "9"), "1.500000", False),
         (("0", "9.000"), "1.250", True),
         (("0.0", "9000.0"), "1.5e3", False),
+        (("-5.0", "5.0"), "-0.0", False),
+        (("-5.0", "5.0"), "−0.00", False),
+        (("-5.0", "5.0"), "0.0", True),
+        (("-5.0", "5.0"), "-0.5", True),
         (("0.0", "9.0e3"), "1.5e3", True),
         (("0.0", "9.0e3"), "1500.5", True),
         (("0", "9"), "1.255", False),
@@ -229,6 +233,7 @@ def test_decimals_are_drawn_as_they_may_be_written() -> None:
         drawn = [draw(slot, Random(n)).raw for n in range(200)]
         assert all(slot.holds(parse_literal(raw)) for raw in drawn)
         assert any("e" in raw for raw in drawn) == is_scientific
+        assert any("E" in str(parse_literal(raw).value) for raw in drawn) == is_scientific
         places = {len(raw.partition(".")[2]) for raw in drawn if "e" not in raw}
         assert places == set(range(1, slot.fineness() + 1))
         assert any(raw.endswith("0") for raw in drawn)

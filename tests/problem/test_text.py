@@ -294,6 +294,16 @@ def test_names_that_another_block_uses_count() -> None:
     assert canonical_text(use.format(*NAMES)).text != canonical_text(use.format(*NAMES[::-1])).text
 
 
+@pytest.mark.parametrize("names", [("मूल्य", "राशि"), ("ค่า", "ผล"), ("prix", "ℨ℘"), ("a·b", "c")])
+def test_names_in_any_script_are_found(names: tuple[str, str]) -> None:
+    """A vowel sign is a part of a name, and none of what a regular expression calls a word."""
+    text = "What is {} in the end?\n```python\n{} = n * 2\n{} = n * 5\n```"
+    twins = [text.format(names[0], *order) for order in (names, names[::-1])]
+    assert canonical_text(twins[0]).text != canonical_text(twins[1]).text
+    call = "def f({0}, {1}): print({0})\nf(**{{'" + names[0] + "': 5, '" + names[1] + "': 3}})"
+    assert digest_of(call.format(*names)) != digest_of(call.format(*names[::-1]))
+
+
 def test_a_docstring_does_not_keep_a_name() -> None:
     documented = "def f({0}):\n  'Gives {0}.'\n  return {0}"
     assert digest_of(documented.format("gain")) == digest_of(documented.format("loss"))

@@ -90,6 +90,11 @@ def solve(
         None if text == "-" else text,
         ways="TEXT, - or --file FILE",
     )
+    until = (
+        None
+        if valid_until is None
+        else parse_moment(valid_until, option="--valid-until", ahead=True)
+    )
     run = invocation(ctx)
     if model is None and not learn and not draft:
         from kvg.flow.solve import solve as flow
@@ -120,9 +125,7 @@ def solve(
         draft,
         key,
         no_sandbox,
-        None
-        if valid_until is None
-        else parse_moment(valid_until, option="--valid-until", ahead=True),
+        until,
         tuple(depends or ()),
         schema_version,
         tuple(require or ()),
