@@ -78,6 +78,11 @@ class Place:
             raise NotFound(
                 f"{name}: no such file", hint="a gate's file is found from where you are"
             )
+        if any(path.resolve().is_relative_to(folder.resolve()) for folder in self.hidden):
+            raise UsageError(
+                f"{name}: lies in a folder of keys or of a store, which no gate is shown",
+                hint="give the gate a copy elsewhere, if it may be seen by what is judged",
+            )
         with durable.translated(path), open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -326,3 +327,14 @@ def test_an_argument_that_is_too_long_for_a_name_is_no_file(gate: Gate) -> None:
     assert gate(f'cmd:python3 -c "{code}"', TEXT, "word7").is_passed
     with pytest.raises(NotFound, match="no such file"):
         gate("pytest:" + "x" * 300, TEXT, "12")
+
+
+def test_a_gate_is_not_given_what_is_hidden(place: Place) -> None:
+    keys = place.folder / "keys"
+    keys.mkdir(exist_ok=True)
+    (keys / "default.pem").write_text("a key")
+    (place.folder / "link.pem").symlink_to(keys / "default.pem")
+    hidden = replace(place, hidden=(keys,))
+    for spec in ("cmd:/bin/cat keys/default.pem", "cmd:/bin/cat link.pem", "pytest:link.pem"):
+        with pytest.raises(UsageError, match="which no gate is shown"):
+            run_gate(parse_spec(spec), GateInput(b"x", b"y"), hidden)
