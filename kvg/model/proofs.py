@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import torch
+from torch.nn.modules import module as torch_module
 
 import kvg_kernels
 from kvg import canon, durable
@@ -39,6 +40,9 @@ SCHEMA = "kvg.self-check/1"
 PROCESSOR_FILE = Path("/proc/cpuinfo")
 PROCESSOR_KEYS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 MAX_BYTES = 1 << 20
+_LIBRARIES = ("kvg", "peft", "torch", "transformers")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_HOOKS_OF_ALL = ("_global_forward_hooks", "_global_forward_pre_hooks")
 Shape = TypeVar("Shape")
 Proved: TypeAlias = Literal["model", "tiles", "passes"]
 """What a record is of: a whole self-check, tiles alone, for threads that came later, or long passes
@@ -78,6 +82,8 @@ class ProofCache:
 
         A record that another user could have written counts as none.
         """
+        if self.is_renewed or not is_plain(model.module):
+            return None
         value = self._read(self._key(model, engine, proved))
         return None if value is None else _menu(value, model)
 
@@ -85,6 +91,8 @@ class ProofCache:
         self, model: LoadedModel, engine: Engine, menu: TileMenu, proved: Proved = "model"
     ) -> None:
         """Keep ``menu``; where that cannot be done, the next session proves it again."""
+        if not is_plain(model.module):
+            return
         self._write(
             self._key(model, engine, proved),
             {
@@ -96,11 +104,15 @@ class ProofCache:
 
     def recall_passes(self, model: LoadedModel, engine: Engine) -> Passes:
         """The passes that sessions of just this looked at; none without a record that is whole."""
+        if self.is_renewed or not is_plain(model.module):
+            return {}
         value = self._read(self._key(model, engine, "passes"))
         return {} if value is None else _passes(value.get("passes"))
 
     def remember_passes(self, model: LoadedModel, engine: Engine, passes: Passes) -> None:
         """Keep ``passes`` beside those that are kept; as ``remember``."""
+        if not is_plain(model.module):
+            return
         known = self.recall_passes(model, engine)
         kept = {kind: max(known.get(kind, 0), passes.get(kind, 0)) for kind in {*known, *passes}}
         self._write(
@@ -110,8 +122,6 @@ class ProofCache:
 
     def _read(self, key: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The record of ``key``, None unless it is whole and this user's own."""
-        if self.is_renewed:
-            return None
         try:
             with open(self._path(key), "rb", opener=durable.plain) as file:
                 if not (_is_own(os.fstat(file.fileno())) and _is_own(self.folder.stat())):
@@ -166,6 +176,22 @@ class ProofCache:
 
     def _path(self, key: Mapping[str, Json]) -> Path:
         return self.folder / f"{hex_of(sha256(canon.encode(dict(key))))}.json"
+
+
+def is_plain(module: torch.nn.Module) -> bool:
+    """Whether every part of a model computes as its class in a library says, whose version is a
+    part of each record: no hook, no other ``forward``, no class of anybody else's."""
+    return not any(getattr(torch_module, name) for name in _HOOKS_OF_ALL) and all(
+        map(_is_of_library, module.modules())
+    )
+
+
+def _is_of_library(part: torch.nn.Module) -> bool:
+    kind = type(part)
+    makers = {kind.__module__, getattr(kind.forward, "__module__", "")}
+    is_known = all(name.partition(".")[0] in _LIBRARIES for name in makers)
+    has_hook = any(getattr(part, name) for name in _HOOKS)
+    return is_known and not has_hook and "forward" not in vars(part)
 
 
 @cache

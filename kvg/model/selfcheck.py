@@ -31,7 +31,8 @@ def prove_splits(session: Session) -> None:
     """Raise ``Incompatible`` unless the whole model ignores splits, batches and threads.
 
     Runs a few tokens in one pass, which has to be near the stock model's; in two pieces, the first
-    beside another text, the second a single token; and with one thread.
+    beside another text, the second a single token; with one thread; and the last token of it beside
+    one of another text that is not as far.
     """
     noise = shake256(b"kvg.self-check/1", 8 * CHECK_TOKENS)
     words = [int.from_bytes(noise[i : i + 4], "little") for i in range(0, len(noise), 4)]
@@ -42,6 +43,9 @@ def prove_splits(session: Session) -> None:
     _check_near(session.model, whole, ids)
     pieces, beside = session.slot(), session.slot()
     batch = session.run_batch([pieces, beside], [ids[:-1], others[:12]], [0])[0, 0]
+    other = session.run(session.slot(), others[:13], [12])[0]
+    ahead = session.fork(pieces)
+    apart = session.run_batch([ahead, beside], [ids[-1:], others[12:13]], [0])[:, 0]
     with one_thread():
         alone = session.run(session.slot(), ids, [last])[0]
     found = {
@@ -50,6 +54,7 @@ def prove_splits(session: Session) -> None:
             session.run(pieces, ids[-1:], [0])[0],
             whole[last],
         ),
+        "how far the other texts of a batch are": (apart, torch.stack([whole[last], other])),
         "the number of threads": (alone, whole[last]),
     }
     for what, (logits, expected) in found.items():

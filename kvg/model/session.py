@@ -226,6 +226,7 @@ class Session:
         for position, before in zip(at, held, strict=True):
             pairs += zip(state.token(position), before, strict=True)
         if not all(same_bits(now, then) for now, then in pairs):
+            self._spots = Spots()
             if self._proofs is not None:
                 self._proofs.forget(self.model, self.engine)
             raise mixed(self.model.module, len(ids) * len(ids[0]))
@@ -280,6 +281,7 @@ class Session:
         and those of the last position. The bits are those of any fresh computation of the
         reference.
         """
+        slot.state.check_writable()
         position = slot.length - 1
         if self.engine.schedule:
             witness = self.logits_at(slot, position, last_id)

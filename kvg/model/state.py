@@ -127,6 +127,7 @@ class SlotState:
     def taken_back(self, position: int) -> Iterator[None]:
         """Run the body with everything from ``position`` on forgotten, then be as before. One token
         may be written meanwhile. Raises as ``truncate``."""
+        self.check_writable()
         length, held_from, token = self.length, dict(self._held_from), self.token(position)
         self.truncate(position)
         try:

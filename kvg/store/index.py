@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kvg import canon, durable
 from kvg.digest import from_raw
-from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace
+from kvg.errors import Conflict, Corrupt, Incompatible, KvgError, NoSpace, Untrusted
 from kvg.frozen import frozen
 from kvg.store import tables as t
 from kvg.store.lmdb_file import (
@@ -268,6 +268,8 @@ class Index:
 
     def recorded(self) -> State | None:
         """Up to where the file on disk says that it is folded; None when it says nothing."""
+        if not (self.folder / DATA_FILE).exists():
+            return None
         try:
             with open_file(self.folder).reading() as tables:
                 return _read_state(tables)
@@ -401,6 +403,21 @@ def _structure_faults(path: Path) -> tuple[str, ...]:
 
 def _state_of(log: Log) -> State:
     return State(log.origin, log.size, log.root)
+
+
+def check_not_back(log: Log, state: State) -> None:
+    """Raise ``Untrusted`` where ``state``, read before ``log``, was folded from what that is no
+    more: an index never goes ahead of its log. To make the index anew would forget it."""
+    if state.origin != log.origin or _continues(log, state):
+        return
+    how = f"rolled back from size {state.size} to {log.size}"
+    if state.size <= log.size:
+        how = f"forked at or before size {state.size}"
+    raise Untrusted(
+        f"log {log.folder}: {how}, by the index that was made from it",
+        hint="restore the newer log from a copy of the store or a peer; if this one is what you "
+        "want, kvg reindex",
+    )
 
 
 def _continues(log: Log, state: State) -> bool:

@@ -20,7 +20,7 @@ from kvg.store import refs as folded
 from kvg.store import tables as t
 from kvg.store.config import Config
 from kvg.store.expectation import ANY
-from kvg.store.index import Index
+from kvg.store.index import Index, check_not_back
 from kvg.store.layout import (
     CONFIG_FILE,
     EXCHANGE_LOCK,
@@ -219,7 +219,9 @@ class Store:
                 hint="put it back from a copy of the store; kvg clone takes anew what was pushed",
             )
         verifier = self.pinned_key()
-        seen = self._read_seen() if self._log is None else None  # before the log, which grows
+        seen, folded = None, None
+        if self._log is None:  # before the log, which grows
+            seen, folded = self._read_seen(), self.index.recorded()
         log = Log.open(folder, verifier=verifier, staging=self.staging)
         if self._log is not None and not log.is_extension_of(*self._seen):
             raise Untrusted(
@@ -228,6 +230,8 @@ class Store:
             )
         if self._log is None:
             self._check_seen(log, seen)
+            if folded is not None:
+                check_not_back(log, folded)
         elif log.size > self._seen[0]:
             self._keep_seen(log)
         self._log = log

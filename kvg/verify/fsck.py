@@ -28,7 +28,7 @@ from kvg.digest import Digest, raw_of, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
-from kvg.store.layout import FORGOTTEN
+from kvg.store.layout import FORGOTTEN, LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
@@ -201,6 +201,18 @@ def _log(
     return not left
 
 
+def _mended_lost_found(store: Store, tally: _Tally) -> Iterator[Finding | Repaired]:
+    """Make the folder that all else is moved to, where something else lies in its place."""
+    from kvg.verify.repairs import is_lost_found_whole, set_aside
+
+    if not is_lost_found_whole(store):
+        path = store.root / LOST_FOUND
+        yield stray_finding(store, path)
+        tally.faults += 1
+        tally.repaired += 1
+        yield Repaired(LOST_FOUND, "moved", set_aside(store, path))
+
+
 def _fsck(
     store: Store,
     tally: _Tally,
@@ -215,6 +227,8 @@ def _fsck(
     if index:
         store.index.distrust()
     yield from index
+    if repair:
+        yield from _mended_lost_found(store, tally)
     is_sound = yield from _log(store, tally, repair, copies)
     log = [] if index else [*_rolled_back(store)]
     trust = [*check_trust(store)]
@@ -479,9 +493,29 @@ def _artifact(
                     how.check(page, threads=threads)
                     notes.saw(page.digest, page.size)
                 advance(1)
+    _check_sources(store, digest, what, notes, tally.is_new)
     if notes.findings:
         _pass_over_what_was_taken(store, notes, is_kept)
     yield from tally.told(notes)
+
+
+def _check_sources(
+    store: Store, digest: Digest, what: str, notes: Notes, is_new: Callable[[Digest], bool]
+) -> None:
+    """Note the sources that are gone of a deposit that names them, as ``kvg verify`` does. What of
+    them is there is read with all other objects."""
+    from kvg.verify.judgement import judge
+
+    try:
+        said = judge(store, digest, what=what).provenance
+    except UNREADABLE:
+        return  # which the log's check or the object's tells
+    for part in (said.source or ()) if said is not None else ():
+        if part.digest is None or store.objects.has(part.digest):
+            continue
+        if is_new(part.digest):
+            with notes.noting(part.digest):
+                store.objects.read(part.digest, what=f"{what}: {part.name}")
 
 
 def _pass_over_what_was_taken(store: Store, notes: Notes, is_kept: Callable[[], bool]) -> None:

@@ -37,7 +37,7 @@ def repairs(
     for digest in dict.fromkeys(bad):
         yield from _set_aside_object(store, digest)
         if not store.objects.has(digest):
-            source = refetch(digest)
+            source = _out_of_trust_file(store, digest) or refetch(digest)
             if source is not None:
                 yield Repaired(digest, f"fetched from {source}")
     for path in strays:
@@ -94,6 +94,21 @@ def _repair_trust(store: Store) -> Iterator[Repaired]:
             yield Repaired(TRUST, "restored from the log")
 
 
+def _out_of_trust_file(store: Store, digest: Digest) -> str | None:
+    """Put back the object of the trust file in force from that file, which has the same bytes."""
+    from kvg.store.trusted import read_file
+
+    try:
+        data = read_file(store)
+    except UNREADABLE:
+        return None
+    if data is None or sha256(data) != digest:
+        return None
+    with store.pending() as pending:
+        pending.put(data)
+    return TRUST
+
+
 def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
     """Move the object away unless a writer has put a good one in its place meanwhile."""
     with store.lock.exclusive():
@@ -110,6 +125,12 @@ def set_aside(store: Store, path: Path, *, name: str | None = None) -> str:
     """Move ``path`` into ``lost-found``; returns where it lies now, under the store's folder."""
     with store.lock.exclusive():
         return _moved_aside(store, path, name or path.name)
+
+
+def is_lost_found_whole(store: Store) -> bool:
+    """Whether the folder is one of the store's own, or not there yet."""
+    folder = store.root / LOST_FOUND
+    return not os.path.lexists(folder) or (folder.is_dir() and not folder.is_symlink())
 
 
 def _moved_aside(store: Store, path: Path, label: str) -> str:

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, OPTConfig, OPTForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BartConfig,
+    BartForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+)
 
-from kvg.errors import Incompatible, UsageError
+from kvg.errors import Bug, Incompatible, UsageError
 from kvg.model import opening
 from kvg.model.loader import adopt_model
-from kvg.model.proofs import ProofCache
+from kvg.model.proofs import ProofCache, is_plain
 from kvg.model.session import Session
 from kvg.model.spots import NO_SPOT, Spots
 from tests import models
@@ -139,18 +145,82 @@ def test_what_an_earlier_session_looked_at_is_seldom_looked_at_again(
     assert renewed.recall_passes(model, first.engine) == {}
 
 
-def test_a_pass_that_fails_is_remembered_by_nobody(tiny: dict[str, Path], tmp_path: Path) -> None:
-    proofs = ProofCache(tmp_path / "proofs", ())
-    module = AutoModelForCausalLM.from_pretrained(tiny["llama"], dtype=torch.float32)
-    hooked(module, lambda x: x + turned(x).mean(-1).unsqueeze(1) * (x.shape[1] > LONG))
-    model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+def test_a_pass_that_fails_is_remembered_by_nobody(
+    tiny: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are those that went before, in this session or in an earlier one."""
+    model, proofs = models.load(tiny["llama"]), ProofCache(tmp_path / "proofs", ())
     session = opening.session_of(model, schedule=None, proofs=proofs)
     session.run(session.slot(), IDS[:50], [])
     assert proofs.recall_passes(model, session.engine)
-    with pytest.raises(Incompatible, match="mixes tokens"):
+    with monkeypatch.context() as patch, pytest.raises(Incompatible, match="mixes tokens"):
+        patch.setattr("kvg.model.session.same_bits", lambda *_: False)
         session.run(session.slot(), IDS[:80], [])
     assert not proofs.recall_passes(model, session.engine)
     assert proofs.recall(model, session.engine) is None
+    session.run(session.slot(), IDS[:30], [])
+    assert proofs.recall_passes(model, session.engine) == {(1, 5): 30}
+
+
+def test_nothing_is_remembered_of_a_model_that_is_not_as_its_library_made_it(
+    tiny: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain one left a record for the very same shapes; a hook mixes tokens since."""
+    proofs = ProofCache(tmp_path / "proofs", ())
+    module = AutoModelForCausalLM.from_pretrained(tiny["llama"], dtype=torch.float32)
+    model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+    assert is_plain(module)
+    opening.session_of(model, schedule=None, proofs=proofs)
+    hook = module.model.layers[0].mlp.register_forward_hook(
+        lambda _, __, out: out + out.cumsum(1) * 1e-3
+    )
+    assert not is_plain(module)
+    with pytest.raises(Incompatible):
+        opening.session_of(model, schedule=None, proofs=proofs)
+    hook.remove()
+    assert is_plain(module)
+    layer = module.model.layers[0]
+    monkeypatch.setattr(layer, "forward", layer.forward)
+    assert not is_plain(module)
+    monkeypatch.undo()
+    monkeypatch.setattr(type(layer.mlp), "forward", lambda self, x: x)
+    assert not is_plain(module)
+
+
+def test_slots_of_other_lengths_in_one_pass_are_looked_at_first() -> None:
+    """Bart's decoder takes positions from the cache, which has one length for all."""
+    config = BartConfig(
+        vocab_size=128,
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=96,
+        max_position_embeddings=256,
+        init_std=0.2,
+        is_decoder=True,
+        is_encoder_decoder=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = BartForCausalLM(config).eval()
+    model = adopt_model(module, device="cpu", attention="kvg_invariant", what="m")
+    with pytest.raises(Incompatible, match="how far the other texts of a batch are"):
+        opening.session_of(model, schedule=None)
+
+
+def test_a_frozen_slot_is_as_it_was_after_it_was_refused(tiny: dict[str, Path]) -> None:
+    session = models.session(tiny["llama"])
+    slot = session.slot()
+    session.run(slot, IDS[:50], [])
+    slot.state.freeze()
+    for change in (
+        lambda: session.logits_at(slot, 49, IDS[49]),
+        lambda: session.resume(slot, IDS[49], [1]),
+    ):
+        with pytest.raises(Bug, match="frozen"):
+            change()
+        assert slot.length == 50 and slot.ids == IDS[:50]
 
 
 @pytest.mark.parametrize("value", ["x", 3, None, [[1, 2]], [[1, 2, "3"]], ["123"], {"a": 1}])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.errors import Corrupt
+from kvg.errors import Corrupt, Untrusted
 from kvg.log.log import Log
 from kvg.store import Store
 from kvg.store import tables as t
@@ -122,7 +122,8 @@ def test_field_s16_an_older_index_catches_up(tmp_path: Path) -> None:
     assert answers(store) == found
 
 
-def test_an_index_ahead_of_its_log_is_rebuilt(tmp_path: Path) -> None:
+def test_an_index_ahead_of_its_log_is_rebuilt_when_that_is_asked_for(tmp_path: Path) -> None:
+    """It is what remembers that the log went back."""
     store, key = a.make_store(tmp_path)
     a.deposit(store, key, ids=range(10))
     found = answers(store)
@@ -130,6 +131,10 @@ def test_an_index_ahead_of_its_log_is_rebuilt(tmp_path: Path) -> None:
     a.deposit(store, key, ids=range(20))
     store.close()
     (store.root / "log" / "checkpoint").write_bytes(checkpoint)
+    for _ in range(2):
+        with pytest.raises(Untrusted, match="rolled back"):
+            answers(Store.open(tmp_path))
+    Store.open(tmp_path).reindex()
     assert answers(Store.open(tmp_path)) == found
 
 

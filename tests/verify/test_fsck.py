@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest, hex_of, sha256
+from kvg.errors import Untrusted
 from kvg.signing.cosignature import encode_witness
 from kvg.store import Store
 from kvg.store.rekey import rekey
@@ -423,3 +424,72 @@ def test_what_is_no_folder_where_one_belongs_is_named_and_moved(tmp_path: Path, 
         shutil.rmtree(path)
         shutil.move(aside, path)
     assert look(store)[0] == []
+
+
+def test_a_log_that_went_back_is_told_as_often_as_it_is_looked_at(tmp_path: Path) -> None:
+    """The index knows of more; what is made anew from the log alone would forget it."""
+    store, one, _ = two(tmp_path)
+    old = tmp_path / "old"
+    shutil.copytree(store.root / "log", old)
+    store.set_ref("newer", one.digest)
+    assert "newer" in store.refs()
+    store.close()
+    shutil.rmtree(store.root / "log")
+    shutil.copytree(old, store.root / "log")
+    for repair in (False, True, False):
+        findings, repaired, _ = look(Store.open(store.root), repair=repair)
+        assert [f.code for f in findings] == [6] and "rolled back" in findings[0].message
+        assert repaired == []
+    for use in (
+        lambda found: found.refs(),
+        lambda found: found.log.size,
+        lambda found: found.set_ref("q", one.digest),
+        lambda found: found.trust,
+    ):
+        with pytest.raises(Untrusted, match="rolled back from size"):
+            use(Store.open(store.root))
+    assert Store.open(store.root).reindex()
+    found = Store.open(store.root)
+    assert "newer" not in found.refs() and look(found)[0] == []
+
+
+def test_the_source_of_deposits_that_is_gone_is_named_once(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    source = sha256(a.SOURCE)
+    os.unlink(store.objects.stored_path(source))
+    findings, _, _ = look(store)
+    assert [f.object for f in findings] == [source]
+    assert "handbook.md" in findings[0].message and "missing" in findings[0].message
+
+
+def test_the_trust_files_object_is_made_anew_from_the_file(tmp_path: Path) -> None:
+    store, _, _ = two(tmp_path)
+    store.set_trust(sign_trust(store.trust.with_threshold(DEPOSITOR, 1), [a.key_of("alice")]))
+    digest = sha256((store.root / "trust.json").read_bytes())
+    for damage in (os.unlink, flip):
+        damage(store.objects.stored_path(digest))
+        findings, repaired, _ = look(store, repair=True)
+        assert findings and (digest, "fetched from trust.json") in {
+            (item.object, item.action) for item in repaired
+        }
+        assert look(store)[0] == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling"])
+def test_what_lies_in_the_place_of_lost_found_keeps_no_repair_back(
+    tmp_path: Path, kind: str
+) -> None:
+    store, one, _ = two(tmp_path)
+    outside, place = tmp_path / "outside", store.root / "lost-found"
+    outside.mkdir()
+    if kind == "file":
+        place.write_text("x")
+    else:
+        place.symlink_to(outside if kind == "link" else tmp_path / "nowhere")
+    page = one.manifest.pages[0].digest
+    flip(store.objects.stored_path(page))
+    _, repaired, _ = look(store, repair=True)
+    assert ("lost-found", "lost-found/lost-found.0") in {(r.object, r.moved_to) for r in repaired}
+    assert (place / f"{hex_of(page)}.0").is_file() and not place.is_symlink()
+    assert list(outside.iterdir()) == []
+    assert [f.object for f in look(store)[0]] == [page]
