@@ -65,6 +65,14 @@ def test_nothing_is_written_into_a_store(
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_how_much_of_the_log_is_not_shown_is_said(rich: Stored, kvg: Run) -> None:
+    for n in range(12):
+        kvg("tag", f"t{n}", "demo")
+    entries = len(kvg("audit", "--json").record["timeline"])
+    assert f"and {entries - 10} before those: kvg audit -v\n" in kvg("audit").out
+    assert "before those" not in kvg("audit", "-v").out
+
+
 def test_everything_at_once(rich: Stored, kvg: Run) -> None:
     done = kvg("audit", "--json")
     record = done.record

@@ -45,8 +45,11 @@ def audit(record: Audit, view: View) -> Iterator[str]:
     for witness in record.witnesses:
         yield from cosignature(witness, view)
     yield from _section("log, newest first", view)
-    for entry in record.timeline[: None if view.verbose else RECENT]:
+    shown = record.timeline[: None if view.verbose else RECENT]
+    for entry in shown:
         yield from log_entry(entry, view)
+    if len(shown) < len(record.timeline):
+        yield f"and {len(record.timeline) - len(shown):,} before those: kvg audit -v\n"
     if record.results:
         yield from _section("published figures", view)
         for figure in record.results:
