@@ -79,6 +79,16 @@ class Prefilled:
     logits: Mapping[int, torch.Tensor] = field(default_factory=dict)
 
 
+def check_rows(module: torch.nn.Module, logits: torch.Tensor, wanted: int) -> None:
+    """Raise ``Incompatible`` unless ``logits`` ``[B, n, vocabulary]`` are of the rows asked for."""
+    if logits.shape[1] != wanted:
+        raise Incompatible(
+            f"{type(module).__name__}: gives the logits of {logits.shape[1]} tokens where those of "
+            f"{wanted} were asked for (logits_to_keep)",
+            hint="only models that give the logits of chosen tokens can be used",
+        )
+
+
 class Session:
     """A model with one reference execution. Every forward pass of kvg goes through here.
 
@@ -173,6 +183,8 @@ class Session:
         )
         padded = [[*row, *([row[-1]] * (width - len(row)))] for row in ids]
         told = [a + b for a, b in zip(starts, offsets or [0] * len(starts), strict=True)]
+        if self._spots.is_refused(counts, width):
+            raise mixed(self.model.module, len(ids) * width)
         spot = NO_SPOT if self.engine.schedule else self._spots.draw(counts, width)
         try:
             logits = self._forward(padded, told, cache, [*rows, *spot.indices])
@@ -226,7 +238,7 @@ class Session:
         for position, before in zip(at, held, strict=True):
             pairs += zip(state.token(position), before, strict=True)
         if not all(same_bits(now, then) for now, then in pairs):
-            self._spots = Spots()
+            self._spots.refuse(whole.counts, len(ids[0]))
             if self._proofs is not None:
                 self._proofs.forget(self.model, self.engine)
             raise mixed(self.model.module, len(ids) * len(ids[0]))
@@ -400,6 +412,7 @@ class Session:
         keep = torch.tensor(list(rows) or [0], dtype=torch.long, device=device)
         with torch.inference_mode(), self._execution(cache, tokens.numel()):
             logits = self.model.forward(tokens, positions, cache, keep)
+        check_rows(self.model.module, logits, len(keep))
         return logits[:, : len(rows)]
 
     @contextmanager

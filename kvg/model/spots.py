@@ -45,6 +45,17 @@ class Spots:
         self._longest = {
             kind: longest for kind, longest in (known or {}).items() if secrets.randbelow(AGAIN)
         }
+        self._refused: set[tuple[int, int]] = set()
+
+    def refuse(self, counts: Sequence[int], width: int) -> None:
+        """A token of a pass had other bits alone: none of that kind is made any more, and what was
+        looked at before says nothing."""
+        self._longest = {}
+        self._refused.add(_kind(counts, width))
+
+    def is_refused(self, counts: Sequence[int], width: int) -> bool:
+        """Whether a pass of this kind was refused: another try could draw other tokens."""
+        return _kind(counts, width) in self._refused
 
     @property
     def longest(self) -> Mapping[tuple[int, int], int]:

@@ -23,7 +23,7 @@ from kvg.model import opening
 from kvg.model.loader import adopt_model
 from kvg.model.proofs import ProofCache, is_plain
 from kvg.model.session import Session
-from kvg.model.spots import NO_SPOT, Spots
+from kvg.model.spots import NO_SPOT, Spot, Spots
 from tests import models
 from tests.model.test_census import Change, hooked, made
 
@@ -267,3 +267,38 @@ def test_a_batch_reaches_the_windows_end_where_positions_are_learned() -> None:
     session.run(near, IDS[:39], [])
     found = session.run_batch([near, short], [IDS[39:40], IDS[:30]], range(30))
     assert torch.equal(found[0, 0], whole[39]) and torch.equal(found[1], whole[:30])
+
+
+def test_a_pass_that_was_refused_is_not_tried_again(
+    tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tokens would be drawn, and these may be spared."""
+
+    def half(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1] // 2
+        return torch.cat([x[:, :n] + x[:, n : n + 1], x[:, n:]], 1) if x.shape[1] > LONG else x
+
+    session = session_with(tiny["llama"], half)
+    drawn = iter([5, 150])
+    monkeypatch.setattr(session._spots, "draw", lambda *_: Spot(0, (next(drawn), 199)))
+    for _ in range(2):
+        with pytest.raises(Incompatible, match="mixes tokens"):
+            session.run(session.slot(), IDS, [])
+    assert next(drawn) == 150
+
+
+def test_logits_of_other_rows_than_were_asked_for_are_refused(
+    tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some models take no notice of which ones are wanted."""
+    session = models.session(tiny["llama"])
+    forward = session.model.forward
+    monkeypatch.setattr(
+        type(session.model),
+        "forward",
+        lambda self, tokens, positions, cache, _: forward(
+            tokens, positions, cache, torch.arange(tokens.shape[1])
+        ),
+    )
+    with pytest.raises(Incompatible, match="logits of 5 tokens where those of 1 were"):
+        session.run(session.slot(), IDS[:5], [4])
