@@ -132,6 +132,7 @@ def test_what_a_deposit_has_put_meanwhile_stays_until_that_ends(
     content = made.manifest.tokens.digest
     with store.pending() as pending:
         digest, _ = a.put_all(pending, range(5, 32))
+        pending.put(a.SOURCE)
         assert digest == made.digest
         plan = plan_forget(store, made.digest)
         assert (made.digest, ("a running command",)) in [(k.digest, k.users) for k in plan.kept]
