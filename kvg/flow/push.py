@@ -23,6 +23,7 @@ from kvg.flow.exchange.reading import (
     RemoteRef,
     told,
 )
+from kvg.flow.exchange.restoring import restore_checkpoint
 from kvg.flow.exchange.sending import (
     Form,
     Outgoing,
@@ -151,6 +152,9 @@ class Push:
     def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
         """See ``push``."""
         is_there = self._is_there()
+        store, report = self._store, self._settings.report
+        if is_there and not self._settings.dry_run:
+            restore_checkpoint(store, self._place, self._remote, self._reader, report)
         steps: list[Step] = []
         for found in self._steps(refs, is_there=is_there):
             if isinstance(found, Finding):
@@ -317,9 +321,9 @@ class Push:
     def _publisher_note(self, is_there: bool) -> bytes | None:
         """A new note that vouches for this store's log; None where one that counts is there."""
         log = self._store.log
-        note = read_publisher(self._remote, log.origin) if is_there else None
         keys = self._store.trust.keys_for(PUBLISHER)
         try:
+            note = read_publisher(self._remote, log.origin) if is_there else None
             if note is not None and vouching(note, log.origin, log.verifier, keys):
                 return None
         except REFUSED:

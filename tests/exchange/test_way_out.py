@@ -15,6 +15,7 @@ from kvg.flow.remote import remote_set
 from kvg.flow.status import remote_state
 from kvg.flow.trust import trust_add
 from kvg.remote.layout import object_name
+from tests import artifacts
 from tests.exchange.conftest import Outcome, Person
 from tests.remote.servers import StaticHandler, serving
 
@@ -141,6 +142,31 @@ def test_damage_there_is_not_to_be_looked_for_here(
         assert pushed.push(read_back=True).transfer.objects_sent == 1
         assert bob.pull().states == {"demo": "new"}
     assert not [item for item in fsck(bob.store, bob.settings) if item.type == "finding"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbage", "another's", "flipped"])
+def test_who_wrote_a_log_puts_its_checkpoint_back(
+    pushed: Person, bob: Person, share: Path, tmp_path: Path, damage: str
+) -> None:
+    """Nobody else can, and nothing there can be proved without it."""
+    other, key = artifacts.make_store(tmp_path / "other", label="mallory")
+    artifacts.deposit(other, key)
+    (log,) = (share / "logs").iterdir()
+    path = log / "checkpoint"
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    if damage == "gone":
+        path.unlink()
+    elif damage == "flipped":
+        path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    else:
+        path.write_bytes(b"x\n" if damage == "garbage" else other.log.note)
+    assert any(item.code in (5, 6) for item in bob.clone(share, pushed).findings)
+    own = pushed.store.log.note
+    done = pushed.push()
+    assert done.findings == [] and done.states == {"demo": "unchanged"}
+    assert path.read_bytes() == own
+    assert bob.pull().states == {"demo": "new"}
 
 
 def test_a_clone_with_nothing_to_bring_is_told(pushed: Person, bob: Person, share: Path) -> None:

@@ -1,0 +1,51 @@
+"""A remote's copy of this store's log whose checkpoint is gone, or proves nothing any more.
+
+Nothing there can be proved without it, not even by whoever wrote it; and nobody else can bring it
+back. What the log there held beyond this store's own, by another copy of the store, is told when
+that one pushes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvg.errors import Corrupt, Untrusted
+from kvg.flow.exchange.alive import announced
+from kvg.flow.exchange.reading import MAX_LINE_BYTES
+from kvg.flow.exchange.sending import send_log
+from kvg.remote.layout import CHECKPOINT, VERIFIER
+from kvg.signing.note import is_note_signed, parse_note
+
+if TYPE_CHECKING:
+    from kvg.flow.exchange.places import Place
+    from kvg.flow.exchange.reading import Reader
+    from kvg.remote import Remote
+    from kvg.report import Report
+    from kvg.store import Store
+
+
+def restore_checkpoint(
+    store: Store, place: Place, remote: Remote, reader: Reader, report: Report
+) -> None:
+    """Put this store's log back on ``remote``, where it was and its checkpoint is gone, is no note,
+    or is signed by no key of the log. A checkpoint that is signed stands, whatever it says.
+
+    Raises ``Conflict`` where another process does the same.
+    """
+    log = store.log
+    files, what = remote.log(log.origin), f"log {log.origin} on {place.name}"
+    note = files.read(CHECKPOINT, MAX_LINE_BYTES)
+    if note is None:
+        if files.read(VERIFIER, MAX_LINE_BYTES) is None:
+            return  # it was never there
+        how = "is gone"
+    else:
+        try:
+            if is_note_signed(parse_note(note, what=what), log.origin, reader.own_key(note)):
+                return
+            how = "is not signed by its key"
+        except (Corrupt, Untrusted):
+            how = "can't be believed"
+    report.warning(f"{what}: its checkpoint {how}; the log is put there again from this store")
+    with announced(remote, log.origin):
+        send_log(remote, log, 0, note)
