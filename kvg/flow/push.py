@@ -152,9 +152,9 @@ class Push:
     def run(self, refs: Sequence[str], *, read_back: bool) -> Iterator[Record]:
         """See ``push``."""
         is_there = self._is_there()
-        store, report = self._store, self._settings.report
+        report = self._settings.report
         if is_there and not self._settings.dry_run:
-            restore_checkpoint(store, self._place, self._remote, self._reader, report)
+            restore_checkpoint(self._store, self._place, self._remote, report)
         steps: list[Step] = []
         for found in self._steps(refs, is_there=is_there):
             if isinstance(found, Finding):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg.errors import Conflict, NotFound, RemoteFailed, UsageError
+from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed, Untrusted, UsageError
 from kvg.flow.bundle import bundle_apply, bundle_create, bundle_list, bundle_verify
 from kvg.flow.fsck import fsck
 from kvg.flow.ls import ls
@@ -15,6 +15,7 @@ from kvg.flow.remote import remote_set
 from kvg.flow.status import remote_state
 from kvg.flow.trust import trust_add
 from kvg.remote.layout import object_name
+from kvg.signing.note import encode_verifier
 from tests import artifacts
 from tests.exchange.conftest import Outcome, Person
 from tests.remote.servers import StaticHandler, serving
@@ -167,6 +168,31 @@ def test_who_wrote_a_log_puts_its_checkpoint_back(
     assert done.findings == [] and done.states == {"demo": "unchanged"}
     assert path.read_bytes() == own
     assert bob.pull().states == {"demo": "new"}
+
+
+@pytest.mark.parametrize("checkpoint", ["signed by it", "gone"])
+def test_a_log_that_has_another_key_there_is_not_written_over(
+    pushed: Person, share: Path, tmp_path: Path, checkpoint: str
+) -> None:
+    """Another copy of the store may have given it one since: then what is here is the older."""
+    other, key = artifacts.make_store(tmp_path / "other", label="mallory")
+    artifacts.deposit(other, key)
+    (log,) = (share / "logs").iterdir()
+    (log / "verifier").chmod(0o644)
+    (log / "checkpoint").chmod(0o644)
+    (log / "verifier").write_text(
+        encode_verifier(pushed.store.log.origin, other.log.verifier) + "\n"
+    )
+    if checkpoint == "gone":
+        (log / "checkpoint").unlink()
+    else:
+        (log / "checkpoint").write_bytes(other.log.note)
+    before = {path: path.read_bytes() for path in log.iterdir() if path.is_file()}
+    try:
+        assert any(item.code in (5, 6) for item in pushed.push().findings)
+    except (Corrupt, Untrusted):
+        pass
+    assert {path: path.read_bytes() for path in log.iterdir() if path.is_file()} == before
 
 
 def test_a_clone_with_nothing_to_bring_is_told(pushed: Person, bob: Person, share: Path) -> None:

@@ -304,7 +304,7 @@ class Reader:
 
         log = self.store.log
         what = f"log {log.origin} on {self.place.name}"
-        there = open_checkpoint(note, origin=log.origin, verifier=self.own_key(note), what=what)
+        there = open_checkpoint(note, origin=log.origin, verifier=self._own_key(note), what=what)
         if not log.is_extension_of(there.size, there.root):
             raise Untrusted(
                 f"{what}: has {there.size} entries that this store's log, of {log.size}, does not "
@@ -313,7 +313,7 @@ class Reader:
             )
         return there.size
 
-    def own_key(self, note: bytes) -> PublicKey:
+    def _own_key(self, note: bytes) -> PublicKey:
         """The key that signed ``note``: this log's, or the one there that it follows from."""
         from kvg.log.rekey import follow
         from kvg.signing.note import is_note_signed, parse_note
