@@ -1,9 +1,8 @@
 """Whether a freshness contract is kept. What is stale is a miss, with the reason.
 
-A file is named as it lies
-from the folder of the store, or from the current one; another is refused, since nobody could find
-it again. What can't be seen to be fresh is stale: a file that is not there, that can't be read, or
-whose name leads elsewhere.
+A file is named as it lies from the folder of the store, or from the current one; another is
+refused, since nobody could find it again. What can't be seen to be fresh is stale: a file that is
+not there, that can't be read, or whose name leads elsewhere.
 """
 
 from __future__ import annotations

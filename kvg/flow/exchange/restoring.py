@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from kvg.errors import Corrupt
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.reading import MAX_LINE_BYTES
-from kvg.flow.exchange.sending import send_log
+from kvg.flow.exchange.sending import send_log, verifier_line
 from kvg.remote.layout import CHECKPOINT, VERIFIER
-from kvg.signing.note import encode_verifier, is_note_signed, parse_note
+from kvg.signing.note import is_note_signed, parse_note
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.places import Place
@@ -33,8 +33,7 @@ def restore_checkpoint(store: Store, place: Place, remote: Remote, report: Repor
     """
     log = store.log
     files, what = remote.log(log.origin), f"log {log.origin} on {place.name}"
-    line = f"{encode_verifier(log.origin, log.verifier)}\n".encode()
-    if files.read(VERIFIER, MAX_LINE_BYTES) != line:
+    if files.read(VERIFIER, MAX_LINE_BYTES) != verifier_line(log):
         return
     note, how = files.read(CHECKPOINT, MAX_LINE_BYTES), "is gone"
     if note is not None:

@@ -268,7 +268,7 @@ def send_log(remote: Remote, log: Log, old_size: int, old_note: bytes | None) ->
     files = remote.log(log.origin)
     n_bytes = 0
     if old_note is None:
-        files.write(VERIFIER, _line(encode_verifier(log.origin, log.verifier)))
+        files.write(VERIFIER, verifier_line(log))
     for name, data in log_files(log.tiles, old_size):
         files.write(name, data)
         n_bytes += len(data)
@@ -286,7 +286,7 @@ def send_log(remote: Remote, log: Log, old_size: int, old_note: bytes | None) ->
             f"log {log.origin} on {remote.url}: pushed by another process meanwhile",
             hint="push again",
         ) from None
-    line = _line(encode_verifier(log.origin, log.verifier))
+    line = verifier_line(log)
     if files.read(VERIFIER, MAX_NOTE_BYTES) != line:
         files.write(VERIFIER, line)  # a push was cut just before it
     if is_cosigned_anew(remote, log):
@@ -302,6 +302,11 @@ def is_cosigned_anew(remote: Remote, log: Log) -> bool:
 
 def _line(text: str) -> bytes:
     return f"{text}\n".encode()
+
+
+def verifier_line(log: Log) -> bytes:
+    """The file that says which key signs ``log``."""
+    return _line(encode_verifier(log.origin, log.verifier))
 
 
 def send_publisher(remote: Remote, origin: str, note: bytes) -> None:
