@@ -81,8 +81,10 @@ def _check_named(
     checks: list[ArtifactCheck] = []
     with closing(_begun(asked, named, methods, good, foreseen)) as begun:
         first = next(begun, None)  # whose pages are read while the log is looked at
-        common = [*check_log(store), *check_trust(store), *check_config(store)]
-        yield from common
+        log = [*_check_entries(store)]
+        words = [] if log else [*_check_words(store)]
+        trust, config = [*check_trust(store)], [*check_config(store)]
+        yield from (*log, *words, *trust, *config)
         for end in () if first is None else chain([first], begun):
             check = end()
             yield from check.findings
@@ -92,10 +94,10 @@ def _check_named(
         len(checks) - len(methods),
         len(good),
         sum(good.values()),
-        not any(finding.kind == "corrupt" for finding in common)
+        not any(finding.kind == Corrupt.kind for finding in (*log, *trust))
         and all(check.bytes_ok for check in checks),
-        not common and all(check.signatures_ok for check in checks),
-        not common and all(check.policy_ok for check in checks),
+        not (log or words or trust) and all(check.signatures_ok for check in checks),
+        not (log or trust or config) and all(check.policy_ok for check in checks),
         absent=len(frozenset().union(*(check.absent for check in checks))),
         methods=len(methods),
     )
@@ -182,12 +184,24 @@ def _refs(store: Store) -> Sequence[tuple[str, Digest]]:
 def check_log(store: Store) -> Iterator[Finding]:
     """Recompute the whole log from its entries; yield what is wrong, of the words of witnesses
     too."""
+    found = [*_check_entries(store)]
+    yield from found
+    if not found:  # what witnesses cosigned is judged by the log
+        yield from _check_words(store)
+
+
+def _check_entries(store: Store) -> Iterator[Finding]:
+    try:
+        yield from dict.fromkeys(map(_of_log, store.log.faults()))
+    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted) as error:
+        yield _of_log(error)
+
+
+def _check_words(store: Store) -> Iterator[Finding]:
+    """What is wrong with what witnesses said of a log that is as it should be."""
     try:
         from kvg.store.witnesses import faults, remember
 
-        if found := [*dict.fromkeys(map(_of_log, store.log.faults()))]:
-            yield from found
-            return  # what witnesses cosigned is judged by it
         for name, fault in (unwitnessed := [*faults(store)]):
             yield finding_of(fault, name)
         if not unwitnessed:

@@ -8,6 +8,9 @@ import pytest
 
 from kvg.digest import Digest, sha256
 from kvg.errors import KvgError
+from kvg.log.log import word_name
+from kvg.signing.cosignature import Witness, cosign, encode_witness
+from kvg.signing.note import parse_note
 from kvg.store import Store
 from kvg.verify import (
     ArtifactRequest,
@@ -194,6 +197,33 @@ def test_a_required_gate_is_policy(tmp_path: Path) -> None:
     assert isinstance(found[0], Finding) and found[0].code == 6
     assert isinstance(found[1], VerifySummary)
     assert (found[1].bytes_ok, found[1].signatures_ok, found[1].policy_ok) == (True, True, False)
+
+
+def test_a_setting_that_means_nothing_is_of_the_policy_alone(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    path = store.root / "config.toml"
+    path.write_text(path.read_text() + "\n[alien]\nsetting = 1\n")
+    store = Store.open(tmp_path)
+    (finding,) = findings(store)
+    assert finding.object == "config.toml" and finding.code == 5
+    total = summary(store)
+    assert (total.bytes_ok, total.signatures_ok, total.policy_ok) == (True, True, False)
+
+
+def test_the_word_of_a_witness_is_of_the_signatures_alone(tmp_path: Path) -> None:
+    store, key = a.make_store(tmp_path)
+    a.deposit(store, key)
+    witness_key = a.key_of("witness")
+    witness = Witness("witness.example", witness_key.public)
+    store.config.set("store.witnesses", (encode_witness(witness),))
+    log = store.log
+    word = cosign(parse_note(log.note, what="it").text, witness.name, witness_key, time=a.NOW)
+    log.add_cosignatures(log.note, [word])
+    spoil(store.root / "log" / word_name(witness.name, witness.key_hash), -3)
+    assert [finding.object.startswith("log/") for finding in findings(store)] == [True]
+    total = summary(store)
+    assert (total.bytes_ok, total.signatures_ok, total.policy_ok) == (True, False, True)
 
 
 def test_the_stored_form_does_not_matter(tmp_path: Path) -> None:
