@@ -49,6 +49,10 @@ def test_fsck(stored: Stored, kvg: Run) -> None:
     assert [item["type"] for item in records.records] == ["finding", "repaired", "fsck-summary"]
     assert records.records[1]["moved_to"] == f"lost-found/{hex_of(page)}.0"
     assert "nothing needs" in kvg("fsck", "-v").out
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"KVZ1")
+    again = kvg("fsck", "--repair")
+    assert "was not looked at: kvg fsck" in again.err and "not looked at" not in kvg("fsck").err
 
 
 def test_du_and_stats(stored: Stored, kvg: Run) -> None:

@@ -35,6 +35,8 @@ def fsck_summary(record: FsckSummary, view: View) -> Iterator[str]:
     bad = f" and {record.damaged:,} damaged" if record.damaged else ""
     objects = f"{count(record.objects, 'object')}{bad}"
     yield f"{objects}, {what}, log of {record.log_entries:,}: {told}\n"
+    if record.repaired:
+        view.aside("what lay behind what was repaired was not looked at: kvg fsck")
     if record.unfinished:
         view.aside(
             f"{count(record.unfinished, 'artifact')} to be forgotten, not wholly removed: kvg gc"

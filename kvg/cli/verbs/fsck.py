@@ -19,7 +19,9 @@ def fsck(
     Objects, the log, the trust file, the index, and that nothing is missing that is named, or that
     a method needs. It goes on after a fault and names each. --repair deletes nothing: bad objects
     are moved into the store's folder lost-found, what is lost is fetched from the remotes that have
-    it, and a broken index is made anew. Signatures and policy are a matter of kvg verify.
+    it, and a broken index is made anew. What lay behind a fault may have one of its own: kvg fsck
+    again tells what is left, and a second --repair mends it. Signatures and policy are a matter
+    of kvg verify.
     """
     from kvg.flow.fsck import fsck as flow
     from kvg.flow.settings import open_damaged
