@@ -67,12 +67,15 @@ class Seen:
 
     def add(self, key: bytes) -> bool:
         """Whether ``key`` is new; it is none from here on."""
-        if key in self._late or self._is_filed(key):
+        if key in self:
             return False
         self._late.add(key)
         if len(self._late) >= MOST_IN_MEMORY and not self._is_full:
             self._flush()
         return True
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._late or self._is_filed(key)
 
     def _is_filed(self, key: bytes) -> bool:
         if self._file is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvg.digest import Digest, short
+from kvg.digest import Digest, raw_of, sha256, short
 from kvg.errors import Corrupt, KvgError, Untrusted
 from kvg.frozen import frozen
 from kvg.objects.manifest import Manifest, Page, check_sizes
@@ -17,6 +19,7 @@ from kvg.verify.findings import Finding, Notes, finding_of
 
 if TYPE_CHECKING:
     from kvg.forked import Forked
+    from kvg.objects.layout import Group
     from kvg.store import Store
     from kvg.trust import TrustFile
     from kvg.verify.judgement import Judgement
@@ -26,9 +29,32 @@ LEAST_PARALLEL_BYTES = 32 << 20
 """From so many bytes on, pages are checked by several threads, or processes."""
 
 
+class PageUse(NamedTuple):
+    """All that a manifest says of an object that is to be a page: where the same is said again,
+    one look at the object answers both."""
+
+    digest: Digest
+    size: int
+    blake3: str
+    n_tokens: int
+    group: Group
+
+    @property
+    def key(self) -> bytes:
+        """32 bytes that stand for it."""
+        return raw_of(sha256(repr(self).encode()))
+
+
+def use_of(manifest: Manifest, page: Page) -> PageUse:
+    """What ``manifest`` says of ``page``."""
+    group = manifest.group(page.group)
+    return PageUse(page.digest, page.size, page.blake3, page.n_tokens, group)
+
+
 @frozen
 class ArtifactCheck:
-    """One artifact or method: its faults, and what was found good: digest to raw bytes."""
+    """One artifact or method: its faults, and what was found good: digest to raw bytes, and its
+    pages as what it uses them."""
 
     digest: Digest
     findings: tuple[Finding, ...]
@@ -40,6 +66,7 @@ class ArtifactCheck:
     signers: tuple[str, ...]
     absent: frozenset[Digest] = frozenset()
     """Pages that a remote keeps until they are read: nothing is said of them."""
+    pages: frozenset[PageUse] = frozenset()
 
 
 @frozen
@@ -77,9 +104,9 @@ class ArtifactBegun:
         digest: Digest,
         *,
         ref: str | None = None,
-        checked: Container[Digest] = (),
+        checked: Container[PageUse] = (),
     ) -> None:
-        """Pages in ``checked`` were found good already and are not read again."""
+        """Pages in ``checked`` were found good, as just that, and are not read again."""
         self.digest = digest
         self.target = (ref, digest)
         self._asked = asked
@@ -88,6 +115,7 @@ class ArtifactBegun:
         self._manifest = check_manifest(asked.store, digest, self._what, self._notes)
         self._absent = frozenset(_absent(asked.store, self._manifest))
         self._left: list[Page] = []
+        self._good: set[PageUse] = set()
         self._forked: Forked | None = None
         if self._manifest is not None:  # the rest is looked at while pages are read
             self._how = PageCheck(asked.store, self._manifest, self._what, asked.with_blake3)
@@ -109,7 +137,7 @@ class ArtifactBegun:
         """What there is to say of it."""
         store, what = self._asked.store, self._what
         if self._manifest is not None:
-            check_ids(store, self._manifest, what, self._notes)
+            check_ids(store, self.digest, self._manifest, what, self._notes)
         signed = Notes()
         judgement = judged(store, self.digest, what, signed)
         self._check_pages()
@@ -126,12 +154,13 @@ class ArtifactBegun:
             signed,
             check_signed,
             self._absent,
+            frozenset(self._good),
         )
 
-    def _pages(self, manifest: Manifest, checked: Container[Digest]) -> Iterator[Page]:
-        """The pages that are to be read, each once."""
-        for page in {page.digest: page for page in manifest.pages}.values():
-            if page.digest in checked:
+    def _pages(self, manifest: Manifest, checked: Container[PageUse]) -> Iterator[Page]:
+        """The pages that are to be read, each once for each thing that it is said to be."""
+        for use, page in {use_of(manifest, page): page for page in manifest.pages}.items():
+            if use in checked:
                 self._notes.saw(page.digest, page.size)
             elif page.digest not in self._absent:
                 yield page
@@ -140,20 +169,26 @@ class ArtifactBegun:
         """Every page that was not found good in a forked process, several at once if many."""
         good = frozenset[int]() if self._forked is None else self._forked.good()
         for item in good:
-            self._notes.saw(self._left[item].digest, self._left[item].size)
+            self._saw(self._left[item])
         left = [page for item, page in enumerate(self._left) if item not in good]
         n_at_once = _at_once(left, self._asked.threads)
         at_each = max(1, self._asked.threads // n_at_once)
 
         def check(page: Page) -> Notes:
             own = Notes()
-            with own.noting(page.digest):
+            with noting_part(own, self._asked.store, page.digest, self.digest):
                 self._how.check(page, threads=at_each)
-                own.saw(page.digest, page.size)
             return own
 
-        for own in in_order(check, left, threads=n_at_once):
+        for page, own in zip(left, in_order(check, left, threads=n_at_once), strict=True):
             self._notes.add(own)
+            if not own.findings:
+                self._saw(page)
+
+    def _saw(self, page: Page) -> None:
+        if self._manifest is not None:
+            self._notes.saw(page.digest, page.size)
+            self._good.add(use_of(self._manifest, page))
 
 
 @frozen
@@ -221,6 +256,7 @@ def concluded(
     signed: Notes,
     check_signed: Callable[[Judgement, TrustFile], None],
     absent: frozenset[Digest] = frozenset(),
+    pages: frozenset[PageUse] = frozenset(),
 ) -> ArtifactCheck:
     """What ``notes`` of its bytes, the judgement of its statements and ``signed``, the notes of
     that, come to."""
@@ -250,6 +286,7 @@ def concluded(
         under.gates if under else (),
         under.depositors if under else (),
         absent,
+        pages,
     )
 
 
@@ -270,12 +307,34 @@ def check_manifest(store: Store, digest: Digest, what: str, notes: Notes) -> Man
     return manifest
 
 
-def check_ids(store: Store, manifest: Manifest, what: str, notes: Notes) -> None:
+def check_ids(store: Store, artifact: Digest, manifest: Manifest, what: str, notes: Notes) -> None:
     """Check that the token ids of an artifact are there, and as many as it says."""
     digest, size_bytes = manifest.tokens.digest, SIZE_BYTES * manifest.count
-    with notes.noting(digest):
+    with noting_part(notes, store, digest, artifact):
         store.objects.read(digest, size=size_bytes, what=f"{what}: token ids")
         notes.saw(digest, size_bytes)
+
+
+@contextmanager
+def noting_part(notes: Notes, store: Store, part: Digest, artifact: Digest) -> Iterator[None]:
+    """Turn a kvg error inside into a finding about ``part``, or about the ``artifact`` that names
+    it, where it is sound itself and is only not what the artifact says."""
+    own = Notes()
+    with own.noting(part):
+        yield
+    if any(item.kind == Corrupt.kind for item in own.findings) and _is_sound(store, part):
+        hint = f"no copy mends it, its manifest says so: kvg forget {short(artifact)}"
+        own.findings = [replace(item, object=artifact, hint=hint) for item in own.findings]
+    notes.add(own)
+
+
+def _is_sound(store: Store, digest: Digest) -> bool:
+    """Whether the object is there and has the bytes of its digest."""
+    try:
+        store.objects.read(digest, what=short(digest))
+    except KvgError:
+        return False
+    return True
 
 
 def _absent(store: Store, manifest: Manifest | None) -> Iterator[Digest]:

@@ -13,7 +13,7 @@ from kvg.digest import Digest, short
 from kvg.errors import Corrupt, Incompatible, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.layout import CONFIG_FILE
-from kvg.verify.artifact_check import ArtifactBegun, ArtifactCheck, ArtifactRequest
+from kvg.verify.artifact_check import ArtifactBegun, ArtifactCheck, ArtifactRequest, PageUse
 from kvg.verify.findings import Finding, Notes, finding_of
 
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ def _check_named(
     store = asked.store
     methods = methods_among(store, (digest for _, digest in named))
     good: dict[Digest, int] = {}
+    pages: set[PageUse] = set()
     checks: list[ArtifactCheck] = []
-    with closing(_begun(asked, named, methods, good, foreseen)) as begun:
+    with closing(_begun(asked, named, methods, pages, foreseen)) as begun:
         first = next(begun, None)  # whose pages are read while the log is looked at
         log = [*_check_entries(store)]
         words = [] if log else [*_check_words(store)]
@@ -89,6 +90,7 @@ def _check_named(
             check = end()
             yield from check.findings
             good.update(check.objects)
+            pages.update(check.pages)
             checks.append(check)
     yield VerifySummary(
         len(checks) - len(methods),
@@ -116,7 +118,7 @@ def _begun(
     asked: ArtifactRequest,
     named: Sequence[tuple[str | None, Digest]],
     methods: Container[Digest],
-    checked: Container[Digest],
+    checked: Container[PageUse],
     foreseen: ArtifactBegun | None,
 ) -> Generator[Callable[[], ArtifactCheck]]:
     """What ends the check of each artifact and method, once, begun when it is asked for."""

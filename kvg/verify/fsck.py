@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from kvg.digest import Digest, raw_of, short
+from kvg.digest import Digest, raw_of, sha256_bytes, short
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
@@ -32,7 +32,13 @@ from kvg.store.layout import FORGOTTEN, LOST_FOUND
 from kvg.store.scratch import Seen, scratch
 from kvg.store.sweep import Reach
 from kvg.trust.keyring import is_key_name
-from kvg.verify.artifact_check import PageCheck, check_ids, check_manifest
+from kvg.verify.artifact_check import (
+    PageCheck,
+    check_ids,
+    check_manifest,
+    noting_part,
+    use_of,
+)
 from kvg.verify.check import (
     artifacts_there,
     check_config,
@@ -48,6 +54,7 @@ from kvg.verify.strays import REPAIR, stray_finding, strays
 if TYPE_CHECKING:
     from kvg.log.mending import Copy
     from kvg.store import Store
+    from kvg.verify.artifact_check import PageUse
     from kvg.verify.receipts import LostReceipt
 
 INDEX = "index.lmdb"
@@ -119,17 +126,35 @@ class _Tally:
     def is_new(self, digest: Digest) -> bool:
         return self._seen.add(raw_of(digest))
 
+    def is_known(self, digest: Digest) -> bool:
+        """Whether it has been looked at."""
+        return raw_of(digest) in self._seen
+
+    def is_new_use(self, use: PageUse) -> bool:
+        """Whether it is looked at for the first time as just that page."""
+        return self._seen.add(use.key)
+
+    def is_new_whole(self, digest: Digest) -> bool:
+        """Whether the artifact or method is looked at for the first time with all it needs. That
+        something else calls its document a part of its own says nothing about it."""
+        return self._seen.add(sha256_bytes(raw_of(digest)))
+
     def saw(self, size_bytes: int) -> None:
         self.good += 1
         self.size_bytes += size_bytes
 
     def told(self, notes: Notes) -> Iterator[Finding]:
-        """Count what ``notes`` hold; its faults, each of an object."""
-        for size_bytes in notes.objects.values():
-            self.saw(size_bytes)
+        """Count what ``notes`` hold, an object once; its faults, each of an object, or of an
+        artifact that is sound and names what does not belong to it."""
+        for digest, size_bytes in notes.objects.items():
+            if self.is_new(digest):
+                self.saw(size_bytes)
         self.faults += len(notes.findings)
         for finding in notes.findings:
-            self.bad.append(Digest(finding.object))
+            digest = Digest(finding.object)
+            if digest not in notes.objects:
+                self.is_new(digest)
+                self.bad.append(digest)
             yield finding
 
 
@@ -477,31 +502,28 @@ def _artifact(
     advance: Callable[[int], None],
     is_kept: Callable[[], bool],
 ) -> Iterator[Finding]:
-    if not tally.is_new(digest):
+    if not tally.is_new_whole(digest):
         return
     what, notes, is_partial = ref or short(digest), Notes(), store.is_partial
     manifest = check_manifest(store, digest, what, notes)
     if manifest is not None:
-        check_ids(store, manifest, what, notes)
-        tally.is_new(manifest.tokens.digest)
+        check_ids(store, digest, manifest, what, notes)
         how = PageCheck(store, manifest, what, with_blake3=True)
         for page in manifest.pages:
             if is_partial and not store.objects.has(page.digest):
                 continue
-            if tally.is_new(page.digest):
-                with notes.noting(page.digest):
+            if tally.is_new_use(use_of(manifest, page)):
+                with noting_part(notes, store, page.digest, digest):
                     how.check(page, threads=threads)
                     notes.saw(page.digest, page.size)
                 advance(1)
-    _check_sources(store, digest, what, notes, tally.is_new)
+    _check_sources(store, digest, what, notes, tally)
     if notes.findings:
         _pass_over_what_was_taken(store, notes, is_kept)
     yield from tally.told(notes)
 
 
-def _check_sources(
-    store: Store, digest: Digest, what: str, notes: Notes, is_new: Callable[[Digest], bool]
-) -> None:
+def _check_sources(store: Store, digest: Digest, what: str, notes: Notes, tally: _Tally) -> None:
     """Note the sources that are gone of a deposit that names them, as ``kvg verify`` does. What of
     them is there is read with all other objects."""
     from kvg.verify.judgement import judge
@@ -513,7 +535,7 @@ def _check_sources(
     for part in (said.source or ()) if said is not None else ():
         if part.digest is None or store.objects.has(part.digest):
             continue
-        if is_new(part.digest):
+        if not tally.is_known(part.digest):
             with notes.noting(part.digest):
                 store.objects.read(part.digest, what=f"{what}: {part.name}")
 
@@ -548,7 +570,7 @@ def _at_rest(store: Store) -> Iterator[None]:
 def _method(store: Store, digest: Digest, tally: _Tally, threads: int) -> Iterator[Finding]:
     from kvg.verify.method_check import check_document, method_name, needed_by
 
-    if not tally.is_new(digest):
+    if not tally.is_new_whole(digest):
         return
     what, notes = method_name(digest), Notes()
     method = check_document(store, digest, what, notes)
@@ -584,7 +606,7 @@ def _object(
 ) -> Iterator[Finding]:
     """Its fault, if it has one; that it is gone is none unless it ``is_needed`` then: gc takes it,
     or forget."""
-    if not tally.is_new(digest):
+    if tally.is_known(digest):
         return
     notes = Notes()
     with notes.noting(digest):

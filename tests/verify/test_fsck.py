@@ -119,9 +119,10 @@ def test_a_page_that_lies_about_its_blake3_is_named_and_left(tmp_path: Path) -> 
         for digest, (raw, start) in raws.items():
             pending.put(raw, digest=digest, data_start=start)
         pending.put(encode_ids(range(9)))
-        store.set_ref("liar", pending.put(encode_manifest(manifest)).digest)
+        liar = pending.put(encode_manifest(manifest)).digest
+        store.set_ref("liar", liar)
     findings, repaired, _ = look(store, repair=True)
-    assert [f.object for f in findings] == [first.digest] and "BLAKE3" in findings[0].message
+    assert [f.object for f in findings] == [liar] and "BLAKE3" in findings[0].message
     assert repaired == []
 
 
