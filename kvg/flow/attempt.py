@@ -21,7 +21,7 @@ from kvg.flow.freshness import check_fresh, contract_for
 from kvg.flow.method import (
     condition_of,
     ranges_of,
-    read_program,
+    read_kept,
     store_method,
     warn_of_layout,
 )
@@ -303,7 +303,7 @@ def _try_program(
     from kvg.problem.method import Method
 
     warn_of_layout(settings, request.text)
-    checker = read_program(settings, request.checker or Path())
+    checker = read_kept(settings, request.checker or Path(), no_sandbox=request.no_sandbox)
     ranges = ranges_of(settings, request.slots, problem)
     check_provable(ranges)
     outside = outside_of(ranges, problem.slots)

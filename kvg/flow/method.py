@@ -62,7 +62,10 @@ def add_method(store: Store, settings: Settings, request: MethodRequest) -> Meth
     from kvg.flow.gated import check_policy
     from kvg.flow.rejected import method_of, prove_or_reject
 
-    program, checker = (read_program(settings, path) for path in (request.program, request.checker))
+    program, checker = (
+        read_kept(settings, path, no_sandbox=request.no_sandbox)
+        for path in (request.program, request.checker)
+    )
     problem = parse_problem(request.text, request.constraint, request.names)
     warn_of_layout(settings, request.text)
     check_policy(store, (METHOD_GATE,), what=method_of(problem), hint=_POLICY_HINT)
@@ -305,6 +308,15 @@ def _entry(
 def _slots(method: Method) -> tuple[Mapping[str, object], ...]:
     """The ranges that a method answers, whatever was left open in its document."""
     return tuple({**range_value(slot.as_proved()), "range": slot.words()} for slot in method.slots)
+
+
+def read_kept(settings: Settings, path: Path, *, no_sandbox: bool) -> bytes:
+    """As ``read_program``, of one that what runs in a sandbox must not find by itself."""
+    if not no_sandbox:
+        from kvg.sandbox.enclosure import check_kept
+
+        check_kept(settings.cwd / path, str(path))
+    return read_program(settings, path)
 
 
 def read_program(settings: Settings, path: Path) -> bytes:

@@ -20,7 +20,7 @@ from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
-from kvg.sandbox.enclosure import python_program
+from kvg.sandbox.enclosure import is_seen, python_program, straight
 
 TEXT_FILE: Final = "text.txt"
 ANSWER_FILE: Final = "answer.txt"
@@ -64,10 +64,11 @@ def input_files(given: GateInput) -> dict[str, bytes]:
 def command_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     """``cmd:``. Words that name files are sent along; what is judged is on standard input too."""
     argv, files = _command(spec, place)
+    kept = tuple(place.folder / word for word in argv if _is_script(place.folder / word))
 
     def check(item: GateInput) -> tuple[str, Outcome]:
         mine = {**files, **input_files(item)}
-        outcome = place.run(argv, mine, stdin=item.judged, answer=item.judged)
+        outcome = place.run(argv, mine, stdin=item.judged, answer=item.judged, kept=kept)
         return outcome.reason, outcome
 
     return judge(spec, given, place, files, check)
@@ -86,8 +87,10 @@ def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes
         path = place.folder / word
         if number == 0 and word in _PYTHONS:
             argv += [python_program(), "-B"]
-        elif not durable.is_file(path) or path.is_relative_to("/usr"):
+        elif not durable.is_file(path):
             argv.append(word)
+        elif _is_installed(path):
+            argv.append(str(straight(path)))
         else:
             name = Path(word).name
             if name in files or name in (TEXT_FILE, ANSWER_FILE, MODULE):
@@ -95,3 +98,16 @@ def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes
             files[name] = place.read(word)
             argv.append(f"./{name}" if number == 0 else name)
     return tuple(argv), files
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether it is a program of this system, which is run where it lies."""
+    return os.access(path, os.X_OK) and is_seen(path)
+
+
+def _is_script(path: Path) -> bool:
+    """Whether it is an installed program that can be read like a text, and what it knows in it."""
+    if not durable.is_file(path) or not _is_installed(path):
+        return False
+    with durable.translated(path), open(path, "rb") as file:
+        return file.read(2) == b"#!"

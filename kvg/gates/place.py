@@ -15,7 +15,7 @@ from kvg.frozen import frozen
 from kvg.gates.outcome import log_text
 from kvg.objects.statement import Resource, sandbox_resource
 from kvg.sandbox import Enclosure, Job, Limits, Outcome, run, start
-from kvg.sandbox.enclosure import python_folders
+from kvg.sandbox.enclosure import check_kept, python_folders
 
 MAX_FILE_BYTES: Final = 16 << 20
 GATE_LIMITS: Final = Limits(wall_s=120.0, cpu_s=110)
@@ -38,11 +38,12 @@ class Place:
         stdin: bytes = b"",
         readable: tuple[Path, ...] = (),
         answer: bytes | None = None,
+        kept: tuple[Path, ...] = (),
     ) -> Outcome:
         """One fresh call. This Python can always be run in it.
 
         There ``import answer`` gives the functions and values of the program ``answer``, computed
-        apart. Where that was stopped at a limit, the call was.
+        apart, where ``kept`` is not seen. Where that was stopped at a limit, the call was.
         """
         job = Job(
             argv,
@@ -52,12 +53,12 @@ class Place:
             hidden=self.hidden,
             limits=self.limits,
         )
-        return run(job, self.enclosure) if answer is None else self._run_beside(job, answer)
+        return run(job, self.enclosure) if answer is None else self._run_beside(job, answer, kept)
 
-    def _run_beside(self, job: Job, answer: bytes) -> Outcome:
+    def _run_beside(self, job: Job, answer: bytes, kept: tuple[Path, ...]) -> Outcome:
         from kvg.gates.apart import MODULE, Apart
 
-        apart = Apart(self.enclosure, job, answer)
+        apart = Apart(self.enclosure, replace(job, hidden=(*job.hidden, *kept)), answer)
         try:
             files = {**job.files, MODULE: apart.stand_in()}
             started = start(replace(job, files=files, fds=apart.fds), self.enclosure)
@@ -83,6 +84,8 @@ class Place:
                 f"{name}: lies in a folder of keys or of a store, which no gate is shown",
                 hint="give the gate a copy elsewhere, if it may be seen by what is judged",
             )
+        if self.enclosure.program is not None:
+            check_kept(path, name)
         with durable.translated(path), open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:

@@ -19,7 +19,7 @@ from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
 from kvg.gates.place import Place, call_record
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
-from kvg.sandbox.enclosure import straight
+from kvg.sandbox.enclosure import parts_of, straight
 from kvg.sandbox.process import NOT_RUN, not_run
 
 _COQ_THEOREM: Final = re.compile(
@@ -184,10 +184,14 @@ def _find(program: str) -> str:
     return str(straight(Path(found)))
 
 
+_ELAN: Final = ("toolchains", "settings.toml")
+"""Where elan, which Lean is installed with, keeps what it starts."""
+
+
 def _home(program: str) -> tuple[Path, ...]:
     """What has to be readable for a prover that is not one of the system's."""
-    folders = {Path(program).parent.parent, Path(program).resolve().parent.parent}
-    return tuple(sorted(item for item in folders if not item.is_relative_to("/usr")))
+    prefixes = {Path(program).parent.parent, Path(program).resolve().parent.parent}
+    return parts_of(prefixes, more=_ELAN)
 
 
 def _outcome(

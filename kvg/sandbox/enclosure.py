@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kvg.errors import GateFailed
+from kvg.errors import GateFailed, UsageError
 from kvg.frozen import frozen
 from kvg.objects.statement import NO_SANDBOX
 
@@ -24,7 +24,9 @@ HINT: Final = (
     "install bubblewrap, e.g. apt-get install bubblewrap; or --no-sandbox, which is attested"
 )
 SHARED_MEMORY_BYTES: Final = 16 << 20
-_USR: Final = Path("/usr")
+_PARTS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg")
+"""Of a place where programs are installed, what they are made of. What else lies there is
+somebody's: a project in /usr/src, or around an environment of Python."""
 _SYSTEM: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS: Final = (
     "/etc/ld.so.cache",
@@ -117,14 +119,37 @@ def python_folders() -> tuple[Path, ...]:
     """What has to be readable for this Python to run."""
     given = {Path(sys.prefix), Path(sys.base_prefix)}
     found = {folder.resolve() for folder in given} | {straight(folder) for folder in given}
-    return tuple(sorted(folder for folder in found if not folder.is_relative_to(_USR)))
+    return parts_of(found)
+
+
+def parts_of(prefixes: Iterable[Path], more: Sequence[str] = ()) -> tuple[Path, ...]:
+    """What has to be readable for what is installed in ``prefixes`` to run, and is not anyway."""
+    found = {folder / name for folder in prefixes for name in (*_PARTS, *more)}
+    return tuple(sorted(path for path in found if path.exists() and not _is_of_system(path)))
+
+
+def is_seen(path: Path) -> bool:
+    """Whether every program in an enclosure can read it, wherever it was meant to be kept."""
+    real = path.resolve()
+    seen = (*_of_usr(), *map(Path, _SYSTEM), *python_folders())
+    return any(real.is_relative_to(folder.resolve()) for folder in seen)
+
+
+def check_kept(path: Path, name: str) -> None:
+    """Raise ``UsageError`` for a file that every program in an enclosure can read: what judges must
+    not be seen by what is judged."""
+    if is_seen(path):
+        raise UsageError(
+            f"{name}: lies among the programs of this system, where all that runs can read it",
+            hint="give a copy elsewhere, such as in a folder of your own",
+        )
 
 
 def python_program() -> str:
     """This Python by a path that leads to it inside, where ``python_folders`` can be read."""
     path = straight(Path(sys.executable))
-    is_seen = any(path.is_relative_to(folder) for folder in (_USR, *python_folders()))
-    return str(path if is_seen else path.resolve())
+    is_there = any(path.is_relative_to(folder) for folder in (*_of_usr(), *python_folders()))
+    return str(path if is_there else path.resolve())
 
 
 def straight(path: Path) -> Path:
@@ -163,8 +188,22 @@ def _mapped_uids() -> int:
     return int(words[2]) if len(words) == 3 else 0
 
 
+@cache
+def _of_usr() -> tuple[Path, ...]:
+    """What every enclosure has of /usr."""
+    found = (Path(prefix) / name for prefix in ("/usr", "/usr/local") for name in _PARTS)
+    return tuple(path for path in found if path.exists())
+
+
+def _is_of_system(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _of_usr())
+
+
 def _system() -> Iterator[str]:
-    yield from ("--ro-bind", "/usr", "/usr")
+    for folder in ("/usr", "/usr/local"):
+        yield from ("--perms", "0755", "--dir", folder)
+    for path in _of_usr():
+        yield from ("--ro-bind", str(path), str(path))
     for name in _SYSTEM:
         path = Path(name)
         if path.is_symlink():
@@ -186,11 +225,15 @@ def _shown(readable: Sequence[Path], hidden: Sequence[Path]) -> Iterator[str]:
     for path in sorted(set(readable)):
         for above in reversed(path.parents[:-1]):
             covered = any(above.is_relative_to(other) for other in readable if other != path)
-            if above not in made and not covered and not above.is_relative_to("/usr"):
+            if above not in made and not covered and not _is_of_system(above):
                 made.add(above)
-                if str(above) not in ("/tmp", "/dev", "/proc"):
+                if str(above) not in ("/tmp", "/dev", "/proc", "/usr", "/usr/local"):
                     yield from ("--perms", "0755", "--dir", str(above))
         yield from ("--ro-bind", str(path), str(path))
     for path in sorted({item.resolve() for item in hidden}):
-        if any(path.is_relative_to(shown) for shown in (*readable, Path("/usr"))) and path.is_dir():
+        if not any(path.is_relative_to(shown) for shown in (*readable, *_of_usr())):
+            continue
+        if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+        elif path.is_file():
+            yield from ("--ro-bind", "/dev/null", str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,55 @@ def test_a_script_of_its_own(gate: Gate, place: Place) -> None:
     (place.folder / "check.sh").write_text("#!/bin/sh\nexec grep -qx 12 answer.txt\n")
     assert gate("cmd:check.sh", TEXT, "12").is_passed
     assert not gate("cmd:check.sh", TEXT, "13").is_passed
+
+
+PEEK = """
+import re
+def secret():
+    return re.search("KEY = '([0-9]+)'", open({!r}).read())[1]
+"""
+CHECK = """
+import sys
+sys.path.insert(0, '.')
+import answer
+KEY = '17231'
+sys.exit(answer.secret() != KEY)
+"""
+
+
+def test_a_key_beside_an_environment_of_python_is_not_found(
+    gate: Gate, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(place.folder))
+    (place.folder / "bin").mkdir()
+    place.folder.chmod(0o755)
+    peek = PEEK.format(str(place.folder / "check.py"))
+    done = gate("cmd:python3 check.py", "secrets", peek, **{"check.py": CHECK})
+    assert not done.is_passed and "FileNotFoundError" in done.evidence.decode()
+
+
+def test_a_key_in_an_installed_checker_is_not_read(
+    gate: Gate, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(place.folder))
+    (place.folder / "bin").mkdir()
+    place.folder.chmod(0o755)
+    script = place.folder / "bin" / "check"
+    script.write_text(f"#!{os.path.realpath(sys.executable)}\n{CHECK}")
+    script.chmod(0o755)
+    honest = "def secret(): return '17231'"
+    assert gate("cmd:bin/check", "secrets", honest).is_passed
+    done = gate("cmd:bin/check", "secrets", PEEK.format(str(script)))
+    assert not done.is_passed and "PermissionError" in done.evidence.decode()
+
+
+def test_a_file_that_everything_can_read_is_no_checker(
+    gate: Gate, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(place.folder))
+    (place.folder / "lib").mkdir()
+    with pytest.raises(UsageError, match="lies among the programs of this system"):
+        gate("cmd:python3 lib/check.py", "secrets", "12", **{"lib/check.py": CHECK})
 
 
 def test_a_text_without_an_answer_is_judged_itself(gate: Gate) -> None:
