@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, chdir
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from kvg.cli.reporting import StderrReport
 from kvg.cli.terminal import ColorChoice, Terminal, look, printable
@@ -162,11 +162,22 @@ def invocation(ctx: Context) -> Invocation:
     return given.run
 
 
-def stdin_bytes() -> bytes:
-    """Everything on standard input."""
+MAX_STDIN_BYTES = 1 << 30
+
+
+def stdin_bytes(most: int = MAX_STDIN_BYTES) -> bytes:
+    """Everything on standard input. Raises ``UsageError`` for more than ``most`` bytes."""
     import sys
 
-    return sys.stdin.buffer.read()
+    return read_at_most(sys.stdin.buffer, most, what="standard input")
+
+
+def read_at_most(file: BinaryIO, most: int, *, what: str) -> bytes:
+    """All that is left of ``file``. Raises ``UsageError`` when that is more than ``most`` bytes."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"{what}: larger than {most} bytes")
+    return data
 
 
 def _enter(stack: ExitStack, folder: Path) -> None:

@@ -14,6 +14,8 @@ _SPAN = r"(\d{1,6})([smhdw])"
 _SIZE = r"(?P<number>\d{1,18}(?:\.\d{1,6})?) ?(?:(?P<unit>[KMGTkmgt])(?P<binary>[iI])?)?[Bb]?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 STDIN = "-"
+MAX_PROBLEM_BYTES = 4 << 20
+"""Of UTF-8: a problem has no more than 1 << 20 characters."""
 NoSandbox = Annotated[
     bool,
     Option("--no-sandbox", help="Run it without one; what is signed will say so."),
@@ -145,20 +147,22 @@ def problem_text(file: Path | None, text: str | None, *, ways: str) -> str:
     if file is None:
         return text or ""
     if str(file) == STDIN:
-        data = stdin_bytes()
+        data = stdin_bytes(MAX_PROBLEM_BYTES)
     else:
-        data = read_bytes(file)
+        data = read_bytes(file, MAX_PROBLEM_BYTES)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text") from None
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that was named on the command line."""
+def read_bytes(path: Path, most: int) -> bytes:
+    """The bytes of a file that was named on the command line. Raises ``UsageError`` for more than
+    ``most``."""
     from kvg import durable
+    from kvg.cli.invocation import read_at_most
 
     if path.is_dir():
         raise UsageError(f"{path}: a folder, not a file")
     with durable.translated(path), open(path, "rb") as file:
-        return file.read()
+        return read_at_most(file, most, what=str(path))

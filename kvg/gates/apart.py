@@ -66,7 +66,7 @@ def __heard(head):
     if len(data) < size:
         return 'ended',
     if data and status == 0:
-        return __ast.literal_eval(data.decode())
+        return __plain(__ast.literal_eval(data.decode()))
     ways = {%d: 'is over the limit on cpu', %d: 'gives more than is handed over'}
     return 'error', 'RuntimeError', 'the answer ' + ways.get(status, f'ended with {status}')
 def __getattr__(name):

@@ -12,7 +12,7 @@ from kvg.errors import UsageError
 from kvg.gates.outcome import GateOutcome, make_outcome
 from kvg.gates.spec import Spec
 from kvg.objects.statement import Resource
-from kvg.problem.literals import parse_literal
+from kvg.problem.literals import Literal, parse_literal
 from kvg.problem.ranges import plain
 
 Ask: TypeAlias = Callable[[int], str]
@@ -50,10 +50,14 @@ def consistency_gate(
 
 def canonical_answer(text: str) -> str:
     """What counts of an answer: words, or the type and value of one that is a literal, with two
-    spaces between, as words have not."""
+    spaces between, as words have not; so of each element of a list, too."""
     words = unicodedata.normalize("NFC", " ".join(text.split()))
     try:
-        literal = parse_literal(words.rstrip("."))
-        return f"{literal.type}  {plain(literal.value)}"
+        return _spelt(parse_literal(words.rstrip(".")))
     except UsageError:
         return words
+
+
+def _spelt(literal: Literal) -> str:
+    items = literal.items
+    return f"{literal.type}  {list(map(_spelt, items)) if items else plain(literal.value)}"

@@ -17,7 +17,7 @@ from kvg.canon import Json
 from kvg.errors import UsageError
 from kvg.gates.apart import MODULE
 from kvg.gates.outcome import GateInput, GateOutcome, make_outcome
-from kvg.gates.place import Place, call_record
+from kvg.gates.place import MAX_FILE_BYTES, Place, call_record
 from kvg.gates.spec import Spec
 from kvg.sandbox import Outcome
 from kvg.sandbox.enclosure import is_seen, python_program, straight
@@ -64,14 +64,15 @@ def input_files(given: GateInput) -> dict[str, bytes]:
 def command_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     """``cmd:``. Words that name files are sent along; what is judged is on standard input too."""
     argv, files = _command(spec, place)
-    kept = tuple(place.folder / word for word in argv if _is_script(place.folder / word))
+    installed = {word: data for word in argv if (data := _read_script(place.folder / word))}
+    kept = tuple(map(Path, installed))
 
     def check(item: GateInput) -> tuple[str, Outcome]:
         mine = {**files, **input_files(item)}
         outcome = place.run(argv, mine, stdin=item.judged, answer=item.judged, kept=kept)
         return outcome.reason, outcome
 
-    return judge(spec, given, place, files, check)
+    return judge(spec, given, place, {**files, **installed}, check)
 
 
 def _command(spec: Spec, place: Place) -> tuple[tuple[str, ...], dict[str, bytes]]:
@@ -105,9 +106,9 @@ def _is_installed(path: Path) -> bool:
     return os.access(path, os.X_OK) and is_seen(path)
 
 
-def _is_script(path: Path) -> bool:
-    """Whether it is an installed program that can be read like a text, and what it knows in it."""
+def _read_script(path: Path) -> bytes:
+    """An installed program that can be read like a text, and what it knows in it; else nothing."""
     if not durable.is_file(path) or not _is_installed(path):
-        return False
+        return b""
     with durable.translated(path), open(path, "rb") as file:
-        return file.read(2) == b"#!"
+        return file.read(MAX_FILE_BYTES) if file.read(2) == b"#!" and not file.seek(0) else b""

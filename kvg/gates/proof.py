@@ -32,6 +32,10 @@ _COQ_REFUSED: Final = re.compile(
 )
 """Also modules with parameters and their types: what is proved in one holds only of what it is
 given, and is nothing that the prover would list."""
+_COQ_STATED: Final = re.compile(
+    r"\b(?:Axioms?|Parameters?|Conjectures?|Hypothes[ei]s|Variables?)\s+((?:\([^)]*\)\s*)+|[^:]*:)"
+)
+_COQ_LISTED: Final = re.compile(r"([^:()]+):")
 _COQ_COMMENT: Final = re.compile(r"\(\*|\*\)|\"[^\"]*\"")
 _COQ_FILE: Final = "proof"
 _COQ_CLOSED: Final = "Closed under the global context"
@@ -95,7 +99,9 @@ def coq_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:
     )
     if outcome.status in NOT_RUN:  # the shell says so: of a proof coqc says 1
         raise not_run(program, outcome)
-    reason = outcome.reason or _coq_rests_on(outcome, separator, names, spec.axioms)
+    own = _axioms_stated(before if spec.argument else after)
+    allowed = frozenset(name for name in spec.axioms if _is_others(name) or _last(name) in own)
+    reason = outcome.reason or _coq_rests_on(outcome, separator, names, allowed)
     return _outcome(spec, place, stated, reason, outcome)
 
 
@@ -122,7 +128,7 @@ def _coq_rests_on(
     """Why what the file holds rests on too much; every name in it is looked at."""
     listed, _, said = outcome.stdout.decode("utf-8", "replace").partition(f"{separator}\n")
     names = listed.split()
-    missing = set(stated) - {name.rpartition(".")[2] for name in names}
+    missing = set(stated) - set(map(_last, names))
     if missing:
         return f"does not hold {', '.join(sorted(missing))} in the end"
     if said.count(_COQ_CLOSED) + said.count("Axioms:") != len(names):
@@ -136,8 +142,24 @@ def _coq_rests_on(
 def _is_listed(axiom: str, allowed: frozenset[str]) -> bool:
     """One of a library may go by its last name. One of the file itself, where what is judged may
     have put it, is listed by its whole name: what FILE states under that, nothing states again."""
-    is_own = axiom.startswith(f"{_COQ_FILE}.")
-    return axiom in allowed or (not is_own and axiom.rpartition(".")[2] in allowed)
+    return axiom in allowed or (_is_others(axiom) and _last(axiom) in allowed)
+
+
+def _is_others(axiom: str) -> bool:
+    """Whether it is no axiom of the file itself."""
+    return not axiom.startswith(f"{_COQ_FILE}.")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _axioms_stated(source: str) -> frozenset[str]:
+    """The names of the axioms that ``source``, without comments, states itself."""
+    listed = (found[1] for found in _COQ_STATED.finditer(source))
+    return frozenset(
+        name for part in listed for names in _COQ_LISTED.findall(part) for name in names.split()
+    )
 
 
 def lean_gate(spec: Spec, given: GateInput, place: Place) -> GateOutcome:

@@ -70,6 +70,12 @@ _INNER: Final = ("co_", "gi_", "cr_", "ag_", "f_", "tb_")
 _INNER_IN_TEXT: Final = re.compile(r"\.(?:" + "|".join(_INNER) + ")")
 _PART: Final = re.compile(r"[\w\x80-\U0010ffff]+")
 
+_OF_ERRORS = """
+crash crashed crashes error errors exception exceptions fail failed fails failure failures message
+messages raise raised raises stderr trace traceback tracebacks traces uncaught
+"""
+_ERROR_WORDS: Final = frozenset(_OF_ERRORS.split())
+
 _ASYNCHRONOUS: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 _WALKING = """
@@ -106,6 +112,12 @@ def _names_in(part: str) -> Iterator[str]:
             word = ""
     if word:
         yield word
+
+
+def asks_of_errors(words: Set[str]) -> bool:
+    """Whether a wording of these ``words`` may ask for the text of an error that code ends with,
+    which shows its names and its lines, whatever code it is."""
+    return not _ERROR_WORDS.isdisjoint(word.casefold() for word in words)
 
 
 def is_special(name: str) -> bool:

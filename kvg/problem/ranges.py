@@ -56,6 +56,7 @@ _SHARE: Final = 0.5
 """How many drawn decimals have fewer places than may be; in a range with exponents, have one."""
 
 _ODD_NUMBER: Final = re.compile(r"^\+|(?<![0-9.])0[0-9]", re.ASCII)
+_ZEROS_AT_END: Final = re.compile(r"(?:\.|(\.[0-9]*[1-9]))0+%$", re.ASCII)
 _SHOWN: Final = 40
 _LIST: Final = re.compile(r"list\[.*\]", re.DOTALL)
 _DENOMINATORS: Final = 30
@@ -97,13 +98,17 @@ class SlotRange:
             return f"{shown} (with a plus sign or a leading zero, as no value is drawn)"
         if self.type == "decimal" and _has_exponent(literal.raw) and not self.is_scientific:
             return f"{shown} (with an exponent, as no value is drawn)"
-        if self.type == "decimal" and literal.raw[0] in "-−" and not literal.value:
+        if self.type in NUMERIC and literal.raw[0] in "-−" and not literal.value:
             return f"{shown} (a zero with a sign, as no value is drawn)"
         low, high = (self._bound(text) for text in self.bounds())
         size = _size(literal)
         if not low <= size <= high:
             unit = _unit(self.type)
             return f"{shown} ({size} {unit})" if unit else shown
+        if self.type == "fraction" and _in_lowest_terms(literal.raw) != literal.raw:
+            return f"{shown} (not in lowest terms, as a program is given it)"
+        if self.type == "percent" and _ZEROS_AT_END.search(literal.raw):
+            return f"{shown} (with a zero at its end, which no program is given)"
         return self._too_fine(literal, shown) or self._unlike(literal, shown)
 
     def bounds(self) -> tuple[str, str]:
@@ -449,9 +454,17 @@ def draw(slot: SlotRange, random: Random, *, end: End | None = None) -> Literal:
 
 
 def _raw(slot: SlotRange, random: Random, end: End | None) -> str:
+    raw = _drawn(slot, random, end)
+    if slot.type == "fraction":
+        return _in_lowest_terms(raw)
+    return _ZEROS_AT_END.sub(r"\1%", raw) if slot.type == "percent" else raw
+
+
+def _drawn(slot: SlotRange, random: Random, end: End | None) -> str:
     low, high = slot.bounds()
     if end is not None and slot.type in NUMERIC | {"date"}:
         at_end = _end(slot.type, low if end == "least" else high, end)
+        at_end = _in_lowest_terms(at_end) if slot.type == "fraction" else at_end
         if slot.holds(parse_literal(at_end)):
             return at_end
     first, last = (_rank(parse_literal(text)) for text in (low, high))
@@ -476,6 +489,14 @@ def _end(kind: str, bound: str, end: End) -> str:
     if kind == "int":
         return _spelt(value, 0, end)
     return _spelt_as(kind, value, max(1 if kind == "decimal" else 0, _written(kind, bound)), end)
+
+
+def _in_lowest_terms(raw: str) -> str:
+    """A fraction as a program is given it, with its sign as it is written."""
+    above, below = map(int, raw.lstrip("-−").split("/"))
+    common = math.gcd(above, below)
+    sign = raw[: raw.index(raw.lstrip("-−"))]
+    return f"{sign if above else ''}{above // common}/{below // common}"
 
 
 def _spelt_as(kind: str, value: Rank, places: int, end: End) -> str:

@@ -12,7 +12,7 @@ from kvg.errors import UsageError
 from kvg.frozen import frozen
 from kvg.problem.code import code_digest, read_code
 from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
-from kvg.problem.looking import words_of
+from kvg.problem.looking import asks_of_errors, words_of
 
 if TYPE_CHECKING:
     from ast import Module
@@ -140,16 +140,17 @@ def _addressed(
     places: Mapping[int, _Block], parts: Sequence[str], slots: Sequence[Literal]
 ) -> Iterator[tuple[int, str]]:
     """The digest of each block, by its place. Words of the wording, and of other blocks, may speak
-    of its names, so these count; where a slot is a string, each of them may be meant."""
+    of its names, so these count; where a slot is a string, or errors are asked for, each may be
+    meant."""
     if not places:
         return
-    has_strings = any("str" in slot.type for slot in slots)
     wording = words_of(" ".join(parts))
+    all_count = any("str" in slot.type for slot in slots) or asks_of_errors(wording)
     by_block = {place: words_of(block.source) for place, block in places.items()}
     spoken = Counter(word for words in by_block.values() for word in words)
     for place, block in places.items():
         of_others = {word for word in by_block[place] if word in wording or spoken[word] > 1}
-        yield place, code_digest(block.tree, None if has_strings else of_others)
+        yield place, code_digest(block.tree, None if all_count else of_others)
 
 
 def _plain_end(text: str, at: int) -> int:

@@ -31,6 +31,15 @@ def test_every_way_to_give_a_problem(kvg: Run) -> None:
     assert kvg("family", "hash", "absent.txt").code == 3
 
 
+def test_a_problem_without_end_is_refused(kvg: Run) -> None:
+    for said in (kvg("family", "hash", "/dev/zero"), kvg("solve", "--file", "/dev/zero")):
+        assert said.code == 2 and "/dev/zero: larger than" in said.err
+    endless = kvg("family", "hash", "-", stdin=b"y\n" * (3 << 20))
+    assert endless.code == 2 and "standard input: larger than" in endless.err
+    given = ("gate", "run", "cmd:true", "--text", "x", "--answer-file", "/dev/zero")
+    assert kvg(*given).code == 2
+
+
 def test_names_of_slots(kvg: Run) -> None:
     named = ("--text", TEXT, "--constraint", "a <= b", "--name", "a", "--name", "b", "--json")
     plain = ("--text", TEXT, "--constraint", "s1 >= s0", "--json")

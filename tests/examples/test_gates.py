@@ -76,6 +76,12 @@ def test_a_pin_is_the_one_that_is_locked(
         ("-84.50 euro.", "-84.50"),
         ("24‰ a week.", "24‰"),
         ("٢٤ months, and 24.", "٢٤"),
+        ("At 84.50 euro for one year.", "one"),
+        ("At 84.50 euro by the ninetieth day.", "ninetieth"),
+        ("84.50 euro, dozens of them.", "dozens"),
+        ("84.50 euro twice a year.", "twice"),
+        ("84.50 euro, by the first of the month.", "first"),
+        ("84.50 euro, fourfold.", "fourfold"),
     ],
 )
 def test_a_figure_is_one_of_the_source(

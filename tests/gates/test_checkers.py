@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kvg.digest import sha256
 from kvg.errors import GateFailed, NotFound, UsageError
 from kvg.gates import GateInput, parse_spec, run_gate
 from kvg.gates.place import Place
@@ -70,10 +71,21 @@ def test_a_key_in_an_installed_checker_is_not_read(
     script = place.folder / "bin" / "check"
     script.write_text(f"#!{os.path.realpath(sys.executable)}\n{CHECK}")
     script.chmod(0o755)
-    honest = "def secret(): return '17231'"
-    assert gate("cmd:bin/check", "secrets", honest).is_passed
+    honest = gate("cmd:bin/check", "secrets", "def secret(): return '17231'")
+    assert honest.is_passed
+    assert honest.configuration[0].digest == sha256(script.read_bytes())
     done = gate("cmd:bin/check", "secrets", PEEK.format(str(script)))
     assert not done.is_passed and "PermissionError" in done.evidence.decode()
+
+
+@pytest.mark.parametrize("said", ["('value', 1e999)", "('value', [-1e999])", "('value', 1e999-1j)"])
+def test_a_value_that_is_not_handed_over_is_not_taken_either(gate: Gate, said: str) -> None:
+    """The answer's side is the answer's: it can write what it likes."""
+    check = "import answer\ndef test_it():\n    assert answer.area(1) is not None\n"
+    assert gate("pytest:t.py", "q", "def area(r): return 1.0", **{"t.py": check}).is_passed
+    writes = f"os.ftruncate(3, 0); os.lseek(3, 0, 0); os.write(3, b{said!r}); os._exit(0)"
+    forged = f"import os\ndef area(r): {writes}"
+    assert not gate("pytest:t.py", "q", forged, **{"t.py": check}).is_passed
 
 
 def test_a_file_that_everything_can_read_is_no_checker(

@@ -103,6 +103,18 @@ def test_axioms_are_listed_or_refused(gate: Gate) -> None:
 
 
 @needs_coq
+def test_an_axiom_that_the_file_does_not_state_is_not_covered(gate: Gate) -> None:
+    stated = "Theorem foo : forall n : nat, n + 0 = n."
+    proof = "Proof. Axiom e : False. destruct e. Qed."
+    spec = "coq:s.v?axioms=proof.e,proof.a,proof.b"
+    done = gate(spec, "prove", proof, **{"s.v": stated})
+    assert done.reason == "rests on axioms that are not listed: proof.e"
+    for own in ("Axiom e : False.", "Parameters (a b : nat) (e : False)."):
+        done = gate(spec, "prove", "Proof. destruct e. Qed.", **{"s.v": f"{own}\n{stated}"})
+        assert done.is_passed, done.reason
+
+
+@needs_coq
 @pytest.mark.parametrize(
     "source",
     [
@@ -287,6 +299,9 @@ def test_what_counts_of_an_answer() -> None:
     assert canonical_answer("A") != canonical_answer("a")
     for literal, words in (("5", "int 5"), ('"Paris"', "str Paris"), ("5", "int  5")):
         assert canonical_answer(literal) != canonical_answer(words)
+    for one, other in (('["1.5", 2.5]', '[1.5, "2.5"]'), ("[1/2, 50%]", "[50%, 1/2]")):
+        assert canonical_answer(one) != canonical_answer(other)
+    assert canonical_answer("[1,  [2]]") == canonical_answer("[1, [2]]")
     assert canonical_answer(" ") == ""
     assert canonical_answer('"a b"') != canonical_answer("a b")
 

@@ -220,7 +220,29 @@ def test_a_number_that_is_written_as_none_is_drawn_is_outside(raw: str) -> None:
     assert "leading zero" in (slot.outside(literal) or "")
 
 
-@pytest.mark.parametrize("raw", ["45", "-7", "−7", "0", "1/2", "0.05", "-0.5", "7.0", "5%"])
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("6/8", "lowest terms"),
+        ("-2/4", "lowest terms"),
+        ("0/5", "lowest terms"),
+        ("5.0%", "zero at its end"),
+        ("12.50%", "zero at its end"),
+        ("-0", "zero with a sign"),
+        ("−0%", "zero with a sign"),
+        ("[1/2, 2/4]", "lowest terms"),
+    ],
+)
+def test_what_no_program_is_given_as_it_stands_is_outside(raw: str, why: str) -> None:
+    literal = parse_literal(raw)
+    items = SlotRange("fraction", None, "-99", "99") if literal.items else None
+    low, high = ("0", "9") if literal.items else ("-99", "99")
+    assert why in (SlotRange(literal.type, None, low, high, items).outside(literal) or "")
+
+
+@pytest.mark.parametrize(
+    "raw", ["45", "-7", "−7", "0", "1/2", "0.05", "-0.5", "7.0", "5%", "20%", "0/1"]
+)
 def test_a_number_that_is_written_as_others_are_is_inside(raw: str) -> None:
     literal = parse_literal(raw)
     assert SlotRange(literal.type, None, "-99", "99").outside(literal) is None

@@ -284,6 +284,15 @@ def test_names_of_which_the_wording_speaks_count(wording: str) -> None:
 NAMES = ("rate", "part")
 
 
+@pytest.mark.parametrize(
+    "wording",
+    ["What is the last line, standard error included?", "Which EXCEPTION?", "What is raised?"],
+)
+def test_names_count_where_the_text_of_an_error_is_asked_for(wording: str) -> None:
+    twins = [canonical_text(ASKED.format(wording, *names)) for names in (NAMES, NAMES[::-1])]
+    assert twins[0].text != twins[1].text
+
+
 def test_a_slots_value_is_no_part_of_the_structure_beside_code() -> None:
     texts = [ASKED.format(f"What is `{name}` then?", *NAMES) for name in (*NAMES, "other")]
     assert len({canonical_text(text).text for text in texts}) == 1

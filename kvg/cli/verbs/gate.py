@@ -10,6 +10,8 @@ from kvg.cli.values import NoSandbox, problem_text, read_bytes
 from kvg.errors import UsageError
 from kvg.flow.records import Record
 
+MAX_ANSWER_BYTES = 16 << 20
+
 
 def list_(ctx: Context) -> Iterable[Record]:
     """List the kinds of gates."""
@@ -49,7 +51,7 @@ def run(
         raise UsageError("give the answer once", hint="kvg gate run --help")
     given = answer.encode() if answer is not None else None
     if answer_file is not None:
-        given = read_bytes(answer_file)
+        given = read_bytes(answer_file, MAX_ANSWER_BYTES)
     settings = invocation(ctx).settings
     words = problem_text(file, text, ways="--text T, --file FILE or --file -").encode()
     return run_gates(settings, specs, words, given, no_sandbox=no_sandbox)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from kvg.cli.declare import Argument, Context, Option
-from kvg.cli.invocation import invocation, stdin_bytes
+from kvg.cli.invocation import invocation, read_at_most, stdin_bytes
 from kvg.cli.values import parse_moment
 from kvg.errors import UsageError
 from kvg.flow.records import Record
@@ -90,9 +90,9 @@ def _read(path: Path) -> bytes:
     from kvg import durable
 
     if str(path) == "-":
-        return stdin_bytes()
+        return stdin_bytes(MAX_BYTES)
     with durable.translated(path), open(path, "rb") as file:
-        return file.read(MAX_BYTES)
+        return read_at_most(file, MAX_BYTES, what=str(path))
 
 
 COMMANDS = {"log": log}
