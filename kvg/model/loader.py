@@ -29,6 +29,7 @@ from kvg.model.invariant import (
     installed,
     no_hidden_operators,
 )
+from kvg.model.masks import check_windows
 from kvg.model.window import window_of
 from kvg.objects.manifest import Group, LayerSpec, group_layers
 from kvg_kernels.alignment import aligned
@@ -130,14 +131,16 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
     layers, shapes = probe_layers(
         module, where, what=what, is_invariant=attention == ATTENTION_NAME
     )
+    use_invariant_experts(module, "eager")
+    check_windows(module, shapes, what=what)
     module.set_attn_implementation(attention)
-    if attention != ATTENTION_NAME:
-        use_invariant_experts(module, "eager")
+    if attention == ATTENTION_NAME:
+        use_invariant_experts(module, EXPERTS_NAME)
     return LoadedModel(
         module=module,
         layers=layers,
         groups=group_layers(layers),
-        shapes=shapes,
+        shapes=tuple(dict.fromkeys(shapes.values())),
         dtype=dtype_name(module.dtype),
         device=where,
         vocabulary=int(config.vocab_size),
@@ -186,8 +189,8 @@ def check_config(config: Mapping[str, object], *, what: str) -> None:
 
 def probe_layers(
     module: PreTrainedModel, device: torch.device, *, what: str, is_invariant: bool
-) -> tuple[tuple[LayerSpec, ...], tuple[AttentionShape, ...]]:
-    """What each layer caches and what attention computes, seen in a pass over a few tokens.
+) -> tuple[tuple[LayerSpec, ...], dict[int, AttentionShape]]:
+    """What each layer caches and what its attention computes, seen in a pass over a few tokens.
 
     Raises ``Incompatible`` unless every layer attends (one that does not may keep its state to
     itself), and with ``is_invariant`` also for what the invariant reference cannot compute.
@@ -232,7 +235,7 @@ def probe_layers(
             f"{what}: heads of fewer than {LEAST_HEAD} numbers: their products have no order that "
             "could be compared"
         )
-    return layers, tuple(dict.fromkeys(execution.shapes.values()))
+    return layers, execution.shapes
 
 
 def cache_argument(module: PreTrainedModel) -> str:

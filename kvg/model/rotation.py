@@ -3,6 +3,7 @@
 A rotary encoding turns each pair of a key's elements by an angle that grows with the position:
 k(p) = R(p) x. To move a key from p to q it is turned back, R(p)^-1 k(p), and on, R(q). In exact
 arithmetic that is the key of position q; docs/own-position.md derives why it is not in floats.
+Some models (YaRN) scale the cosines and sines, and with them every key, by one number.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 
 from kvg.errors import Incompatible
 from kvg.model.binding import BoundCache
+from kvg.model.census import own_operator
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.invariant import Execution, TileMenu, installed
 from kvg.model.probe import same_bits
@@ -29,7 +31,8 @@ class Rotation:
     """Turns keys of the layers of one model.
 
     Raises ``Incompatible`` unless it reproduces, bit for bit, the keys that the model itself
-    computes at a few positions, in every layer.
+    computes at a few positions, in every layer; where keys are scaled, what they were before can't
+    be had to the bit, and they have to be close.
     """
 
     def __init__(self, session: Session) -> None:
@@ -57,6 +60,9 @@ class Rotation:
         with _as_the_model():
             cos, sin = self._angles(group, own.unsqueeze(0), arithmetic)
             back = turn(x, cos[0], -sin[0])
+        scale = self._scale(group, arithmetic)
+        if scale != 1:
+            back = back / scale**2
         return self.turned(back, group, offsets).to(keys.dtype)
 
     def turned(self, x: torch.Tensor, group: Group, offsets: Sequence[int]) -> torch.Tensor:
@@ -65,6 +71,12 @@ class Rotation:
         with _as_the_model():
             cos, sin = self._angles(group, positions, x.dtype)
             return turn(x.unsqueeze(0), cos[:, None, None], sin[:, None, None])
+
+    def _scale(self, group: Group, dtype: torch.dtype) -> float:
+        """What a cosine of nothing is: 1, where keys are not scaled."""
+        with _as_the_model():
+            cos, _ = self._angles(group, torch.zeros(1, 1, dtype=torch.long), dtype)
+        return float(cos.flatten()[0])
 
     def _angles(
         self, group: Group, positions: torch.Tensor, dtype: torch.dtype
@@ -82,13 +94,22 @@ class Rotation:
         for position in CHECK_POSITIONS:
             found = fresh_keys(session, [1], [position])
             for group in session.model.groups:
-                own = self.turned(zero[group.name][0].to(dtype), group, [position])
-                if not same_bits(own, found[group.name]):
+                scale = self._scale(group, dtype)
+                keys = zero[group.name][0].to(dtype)
+                own = self.turned(keys if scale == 1 else keys / scale, group, [position])
+                is_same = same_bits if scale == 1 else _are_close
+                if not is_same(own, found[group.name]):
                     raise Incompatible(
                         f"{self._what}: its keys of group {group.name} are not turned by halves "
                         "as its rotary module says",
                         hint=HINT,
                     )
+
+
+def _are_close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether they differ by no more than a few roundings do."""
+    few = 8 * torch.finfo(a.dtype).eps
+    return torch.allclose(a.double(), b.double(), rtol=few, atol=few)
 
 
 def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -134,6 +155,7 @@ def _as_the_model() -> Iterator[None]:
         yield
 
 
+@own_operator
 def _is_doubled(cos: torch.Tensor) -> bool:
     """Whether the second half of the angles repeats the first."""
     first, second = cos.chunk(2, -1)
