@@ -38,7 +38,7 @@ from kvg.store.refs import (
 if TYPE_CHECKING:
     from kvg.log.log import Log
     from kvg.objects.manifest import Manifest
-    from kvg.store.tables import WritableTables
+    from kvg.store.tables import Tables, WritableTables
 
 Reader = Callable[[Digest], "tuple[Manifest, Sequence[int]] | None"]
 """Gives a manifest and its token ids; None when they are not there or not sound."""
@@ -86,9 +86,10 @@ def fold(
     match entry:
         case RefEntry(name=name, digest=digest):
             _fold_ref(tables, index, name, digest)
+            if digest is not None:
+                list_again(tables, digest, read, claim)
         case AttestationEntry(subject=subject, envelope=envelope):
-            _fold_attestation(tables, index, subject, envelope, read)
-            _fold_claim(tables, index, subject, claim(envelope))
+            _fold_attestation(tables, index, subject, envelope, read, claim)
         case PinEntry(digest=pinned, on=on):
             if on:
                 tables.put(t.PINS, raw_of(pinned), encode_number(index))
@@ -117,16 +118,52 @@ def _fold_ref(tables: WritableTables, index: int, name: str, digest: Digest | No
 
 
 def _fold_attestation(
-    tables: WritableTables, index: int, subject: Digest, envelope: Digest, read: Reader
+    tables: WritableTables,
+    index: int,
+    subject: Digest,
+    envelope: Digest,
+    read: Reader,
+    claim: ClaimReader,
 ) -> None:
-    key = raw_of(subject) + encode_number(index)
     is_first = next(tables.scan(t.ATTESTATIONS, raw_of(subject)), None) is None
-    tables.put(t.ATTESTATIONS, key, raw_of(envelope))
+    tables.put(t.ATTESTATIONS, raw_of(subject) + encode_number(index), raw_of(envelope))
     tables.delete(t.FORGOTTEN, raw_of(subject))
-    if is_first:
-        found = read(subject)
-        if found is not None:
-            note_manifest(tables, subject, *found)
+    _fold_claim(tables, index, subject, claim(envelope))
+    if _list_artifact(tables, subject, read) and not is_first:  # it was gone, and is here again
+        _list_claims(tables, subject, claim)
+
+
+def list_again(
+    tables: WritableTables, subject: Digest, read: Reader, claim: ClaimReader = no_claim
+) -> None:
+    """List what the log attests of ``subject`` where its objects came after the tables were made.
+
+    The tables are then what they would be had they been made now. Nothing where it is listed.
+    """
+    is_attested = next(tables.scan(t.ATTESTATIONS, raw_of(subject)), None) is not None
+    if is_attested and not is_listed(tables, subject):
+        _list_artifact(tables, subject, read)
+        _list_claims(tables, subject, claim)
+
+
+def is_listed(tables: Tables, digest: Digest) -> bool:
+    """Whether the artifact was there when the tables were made, or came back since."""
+    return tables.get(t.OUTLINES, raw_of(digest)) is not None
+
+
+def _list_artifact(tables: WritableTables, digest: Digest, read: Reader) -> bool:
+    """Whether the artifact is listed now, and was not before."""
+    found = None if is_listed(tables, digest) else read(digest)
+    if found is None:
+        return False
+    note_manifest(tables, digest, *found)
+    return True
+
+
+def _list_claims(tables: WritableTables, subject: Digest, claim: ClaimReader) -> None:
+    for key, envelope in tuple(tables.scan(t.ATTESTATIONS, raw_of(subject))):
+        index = int.from_bytes(key[-POSITION_BYTES:], "big")
+        _fold_claim(tables, index, subject, claim(from_raw(envelope)))
 
 
 def _fold_claim(
@@ -138,8 +175,12 @@ def _fold_claim(
         return
     key = raw_of(claim.family)
     kind = METHOD if claim.is_method else ARTIFACT
+    known = tables.get(t.FAMILIES, key) or b""
     row = kind + encode_number(index) + raw_of(subject)
-    tables.put(t.FAMILIES, key, (tables.get(t.FAMILIES, key) or b"") + row)
+    if known[-MEMBER_BYTES + 1 :] >= row[1:]:  # it is an older entry's, of what came back
+        rows = sorted({*_members(tables, key), row}, key=lambda row: row[1:])
+        known, row = b"", b"".join(rows)
+    tables.put(t.FAMILIES, key, known + row)
 
 
 def _fold_forget(
@@ -162,13 +203,18 @@ def _fold_forget(
 
 
 def _drop_member(tables: WritableTables, family: Digest, digest: Digest) -> None:
-    rows = tables.get(t.FAMILIES, raw_of(family)) or b""
-    listed = [rows[at : at + MEMBER_BYTES] for at in range(0, len(rows), MEMBER_BYTES)]
+    listed = _members(tables, raw_of(family))
     left = b"".join(row for row in listed if row[1 + POSITION_BYTES :] != raw_of(digest))
     if left:
         tables.put(t.FAMILIES, raw_of(family), left)
     else:
         tables.delete(t.FAMILIES, raw_of(family))
+
+
+def _members(tables: Tables, key: bytes) -> list[bytes]:
+    """The rows of a family, in the order of the log."""
+    rows = tables.get(t.FAMILIES, key) or b""
+    return [rows[at : at + MEMBER_BYTES] for at in range(0, len(rows), MEMBER_BYTES)]
 
 
 def note_manifest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
@@ -28,6 +28,7 @@ from kvg.store.tables import MemoryTables
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.digest import Digest
     from kvg.log.log import Log
     from kvg.store.fold import ClaimReader, Reader
     from kvg.store.lock import Lock
@@ -161,6 +162,24 @@ class Index:
                 change(tables)
         except (BrokenIndex, UnwritableIndex, NoSpace):
             return
+
+    def list_again(self, subjects: Iterable[Digest]) -> None:
+        """List what came back of ``subjects`` after the tables were made without it.
+
+        For whoever brings objects that the log may name already; what is listed is not looked at.
+        Raises what reading the log raises.
+        """
+        from kvg.store.fold import is_listed, list_again, no_claim
+
+        wanted = tuple(dict.fromkeys(subjects))
+        absent = self.query(lambda tables: [d for d in wanted if not is_listed(tables, d)])
+
+        def change(tables: WritableTables) -> None:
+            for digest in absent:
+                list_again(tables, digest, self._read, self._claim or no_claim)
+
+        if absent:
+            self.note(change)
 
     def recall(self, key: bytes) -> bytes | None:
         """What was remembered under ``key`` (32 bytes), None when nothing was or it is lost."""

@@ -70,13 +70,26 @@ def publish(
         log = store.log
         entries = store.index.query(lambda tables: tuple(_entries(store, tables, changes, now)))
         if not entries:
+            store.index.list_again(_named(changes))
             return Published((), log.size)
         signer = key or store.log_key()
         first = _append(store, log, entries, signer)
         is_indexed = store.index.update()
+        if is_indexed:
+            store.index.list_again(_named(changes))
         store.reserve.fill()
         numbered = tuple(enumerate(entries, first))
         return Published(numbered, first + len(entries), is_indexed)
+
+
+def _named(changes: Sequence[Entry | RefMove]) -> Iterator[Digest]:
+    """The artifacts that ``changes`` name: they are there now, whatever was folded before."""
+    for change in changes:
+        match change:
+            case AttestationEntry(subject=digest):
+                yield digest
+            case RefMove(digest=digest) | RefEntry(digest=digest) if digest is not None:
+                yield digest
 
 
 def _append(store: Store, log: Log, entries: Sequence[Entry], key: PrivateKey) -> int:

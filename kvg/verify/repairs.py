@@ -34,11 +34,13 @@ def repairs(
 ) -> Iterator[Repaired]:
     """Move away the objects that are ``bad`` and have them fetched, then the ``strays``; put back
     the trust file and rebuild the index where that is asked for."""
+    is_fetched = False
     for digest in dict.fromkeys(bad):
         yield from _set_aside_object(store, digest)
         if not store.objects.has(digest):
             source = _out_of_trust_file(store, digest) or refetch(digest)
             if source is not None:
+                is_fetched = True
                 yield Repaired(digest, f"fetched from {source}")
     for path in strays:
         if is_movable(store, path) and os.path.lexists(path):
@@ -49,6 +51,8 @@ def repairs(
     if rebuild:
         store.index.rebuild(anew=True)
         yield Repaired(INDEX, "rebuilt from the log")
+    elif is_fetched:
+        store.index.list_again(subject for subject, _ in store.logged_envelopes())
 
 
 def repair_folders(store: Store, names: Iterable[str]) -> Iterator[Repaired]:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kvg.digest import sha256
+from kvg.digest import raw_of, sha256
 from kvg.log.entry import ForgetEntry, PreregEntry, RevokeEntry
 from kvg.objects.statement import encode_provenance
 from kvg.store import Store
 from kvg.store import tables as t
+from kvg.store.sweep import sweep
 from kvg.trust import sign_trust
 from tests import artifacts as a
 
@@ -186,3 +187,76 @@ def test_nothing_lives_only_in_the_index(tmp_path: Path) -> None:
         store.root, tmp_path / "two" / ".kvg", ignore=shutil.ignore_patterns("index.lmdb", "tmp")
     )
     assert answers(Store.open(tmp_path / "two")) == before
+
+
+def computed(store: Store, made: a.Made) -> object:
+    """What is found of ``made`` by its token ids and its family, and what a list shows of it."""
+    model, engine = a.MODEL.fingerprint, a.ENGINE.fingerprint
+    tokens = made.manifest.tokens.digest
+    key = raw_of(made.digest)
+    return (
+        store.find_tokens(model, engine, a.PAGE_TOKENS, tokens),
+        store.find_prefix(model, engine, a.PAGE_TOKENS, made.ids),
+        [member.digest for member in store.family_members(FAMILY)],
+        store.index.query(lambda tables: tables.get(t.OUTLINES, key)) is not None,
+    )
+
+
+def taken_by_gc(folder: Path) -> tuple[Store, a.Made, object, Path]:
+    """A store whose artifact went after ``rm`` and ``gc``, and was missed by ``reindex``; what was
+    found of it before, and a copy of its objects."""
+    store, key = a.make_store(folder)
+    made = a.deposit(store, key)
+    for label in ("one", "two"):
+        payload = encode_provenance(made.digest, replace(a.provenance(label), family=FAMILY))
+        a.attest(store, key, made.digest, payload)
+    before = computed(store, made)
+    shutil.copytree(store.root / "objects", folder / "copy")
+    store.set_ref("demo", None)
+    sweep(store)
+    assert not store.objects.has(made.digest)
+    store.reindex()
+    assert store.index.differences() == ()
+    return store, made, before, folder / "copy"
+
+
+@pytest.mark.parametrize("uri", [None, "kvg:again"], ids=["attested before", "attested anew"])
+@pytest.mark.parametrize("ref", [None, "demo"])
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut short"])
+def test_what_is_deposited_again_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str | None, ref: str | None, cut: bool
+) -> None:
+    """Its attestations of before are in the log, and a reindex has passed it over meanwhile; a
+    deposit may end when its entries are in the log."""
+    store, made, before, _ = taken_by_gc(tmp_path)
+    with monkeypatch.context() as patch:
+        if cut and (uri or ref):
+            patch.setattr(store.index, "update", lambda: False)
+        a.deposit(store, a.key_of("alice"), ref=ref, uri=uri)
+    assert store.index.differences() == ()
+    assert computed(store, made)[:2] == before[:2]
+
+
+def test_what_came_back_is_listed_again(tmp_path: Path) -> None:
+    """No entry of the log says that its objects are there again."""
+    store, made, before, copy = taken_by_gc(tmp_path)
+    shutil.copytree(copy, store.root / "objects", dirs_exist_ok=True)
+    assert store.index.differences() != ()
+    for _ in range(2):
+        store.index.list_again([made.digest, sha256(b"no artifact")])
+        assert store.index.differences() == ()
+        assert computed(store, made) == before
+
+
+def test_members_of_a_family_stay_in_the_order_of_the_log(tmp_path: Path) -> None:
+    store, made, _, copy = taken_by_gc(tmp_path)
+    key = a.key_of("alice")
+    other = a.deposit(store, key, ref="other", ids=range(9))
+    payload = encode_provenance(other.digest, replace(a.provenance(), family=FAMILY))
+    a.attest(store, key, other.digest, payload)
+    shutil.copytree(copy, store.root / "objects", dirs_exist_ok=True)
+    store.index.list_again([made.digest])
+    again = store.family_members(FAMILY)
+    store.reindex()
+    assert again == store.family_members(FAMILY)
+    assert [member.digest for member in again] == [made.digest, made.digest, other.digest]

@@ -236,6 +236,7 @@ class Fetch:
                 entries.append(RefMove(name, item.ref.digest, ANY))
         if entries:
             store.publish(entries, now=now)
+        store.index.list_again(item.ref.digest for item in taken)
 
     def _keep_receipts(self, said: Sequence[tuple[str, int, Digest]]) -> None:
         """``said``: (log, position, envelope)."""
