@@ -124,6 +124,8 @@ class _Tried:
     asked: Asked
     generated: tuple[int, ...]
     outcomes: tuple[GateOutcome, ...]
+    enclosure: str | None = None
+    """Where a program that it wrote ran and its checker said True; None for an answer itself."""
     proved: _Proved | None = None
 
 
@@ -181,6 +183,8 @@ def _try(
         answer=tried.answer,
         tokens_generated=len(tried.generated),
         run_ms=(time.perf_counter() - began) * 1e3,
+        sandbox=tried.enclosure,
+        checked=tried.enclosure is not None,
         exemplar=exemplar.digest if exemplar else None,
         gates=tuple(item.gate for item in tried.outcomes),
     )
@@ -342,7 +346,7 @@ def _try_program(
     begin = seeds_of(asked, answer, read=read)
     passed = _passed(store, settings, request, problem, given, begin, proved.about(given))
     how = _Proved(method, sources, proof, caller)
-    return _Tried(answer, asked, generated, passed, how)
+    return _Tried(answer, asked, generated, passed, caller.enclosure.name, how)
 
 
 def slot_names(problem: Problem, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -508,9 +512,17 @@ def _drafted(
     messages, begun = _question(request, problem, is_program=is_program)
     ids = question_ids(opened.tokenizer, messages, begun=begun, after=exemplar is not None)
     draft = confirm(opened.session, trace.verified, ids, exemplar)
+    if found.method is not None and found.answer not in (None, trace.answer):
+        settings.report.warning(
+            f"method {short(found.method)} answers {found.answer!r:.80}, and the trace does not"
+        )
     return replace(
         found,
         status=HIT,
+        method=None,
+        checked=False,
+        sandbox=None,
+        run_ms=None,
         answer=trace.answer,
         artifact=trace.verified.digest,
         exemplar=trace.parent,

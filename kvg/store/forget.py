@@ -292,6 +292,8 @@ def _needs_of_others(store: Store, digest: Digest) -> Iterator[tuple[str, Iterab
     names = {found: name for name, found in store.refs().items()}
     idle = idle_pins(store)
     yield from ((f"pin {short(pinned)}", (pinned,)) for pinned in sorted(idle))
+    for other in sorted(store.rejections() - {digest}):
+        yield f"rejection {short(other)}", (other, *attested(store, other))
     kept, methods = {*names, *store.pins()} - idle, store.methods()
     others = {*kept, *methods, *store.artifacts(), *store.once_named()} - {digest}
     for other in sorted(others):

@@ -70,6 +70,17 @@ def test_a_method_answers_its_family(kvg: Run, store: Store) -> None:
     assert listed["methods"] == [added["method"]] and listed["artifacts"] == []
 
 
+def test_forgetting_one_ends_beside_a_rejection_that_knows_of_it(kvg: Run, store: Store) -> None:
+    Path("wrong.py").write_text("def solve(a, b): return 42\n")
+    assert kvg(*ADD[:-3], "wrong.py", *ADD[-2:]).code == 8
+    first = kvg(*ADD, "--json").record["method"]
+    again = ("method", "add", "--text", "Race the integers from 3 to 9.", *ADD[4:])
+    assert kvg(*again).code == 0
+    done = kvg("--yes", "forget", first, "--json")
+    assert done.code == 0, done
+    assert kvg("fsck").code == 0 and "begun" not in kvg("gc").err
+
+
 def test_audit_says_who_proved_it(kvg: Run, store: Store) -> None:
     method = kvg(*ADD, "--json").record["method"]
     signers = kvg("method", "show", method, "--json").record["signers"]

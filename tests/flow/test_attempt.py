@@ -107,6 +107,24 @@ def test_the_stored_tokens_are_an_exact_draft(
     assert kvg("solve", "Multiply 6 by 9.", "--draft").code == 3
 
 
+def test_what_is_said_of_a_drafted_answer_is_not_what_the_method_gave(
+    user: models.User, kvg: Kvg
+) -> None:
+    learned = record(kvg("solve", TEXT, *TRY, "--gate", passing_gate(user, kvg), "--learn"))
+    (user.folder / "p.py").write_text("def solve(a, b): return a * b\n")
+    (user.folder / "c.py").write_text(
+        "def check(x, a, b): return x == sum(b for _ in range(a))\n"
+    )
+    add = ("method", "add", "--text", TEXT, "--program", "p.py", "--checker", "c.py")
+    assert kvg(*add).code == 0
+    assert record(kvg("solve", TEXT, "--json"))["answer"] == "42"
+    ran = kvg("solve", TEXT, "--draft", "--json")
+    drafted = json.loads(ran.out)
+    assert (drafted["answer"], drafted["artifact"]) == (learned["answer"], learned["artifact"])
+    assert (drafted["method"], drafted["sandbox"], drafted["checked"]) == (None, None, False)
+    assert "answers '42', and the trace does not" in ran.err
+
+
 def test_an_answer_that_fails_leaves_only_evidence(user: models.User, kvg: Kvg) -> None:
     (user.folder / "same.py").write_text(SAME.format("42"))
     refused = kvg("solve", TEXT, *TRY, "--gate", "cmd:python3 same.py", "--learn")
