@@ -112,9 +112,7 @@ def test_what_is_said_of_a_drafted_answer_is_not_what_the_method_gave(
 ) -> None:
     learned = record(kvg("solve", TEXT, *TRY, "--gate", passing_gate(user, kvg), "--learn"))
     (user.folder / "p.py").write_text("def solve(a, b): return a * b\n")
-    (user.folder / "c.py").write_text(
-        "def check(x, a, b): return x == sum(b for _ in range(a))\n"
-    )
+    (user.folder / "c.py").write_text("def check(x, a, b): return x == sum(b for _ in range(a))\n")
     add = ("method", "add", "--text", TEXT, "--program", "p.py", "--checker", "c.py")
     assert kvg(*add).code == 0
     assert record(kvg("solve", TEXT, "--json"))["answer"] == "42"
