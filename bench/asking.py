@@ -112,9 +112,7 @@ class Bench:
         text, answers = question["question"], question["answers"]
         with opened_index(self.store, context) as index:
             ranked = rank_blocks(index.search(text, limit=RANKED))
-        ranks = [
-            n for n, block in enumerate(ranked, 1) if holds(context.blocks[block - 1], path, line)
-        ]
+        ranks = [n for n, block in enumerate(ranked, 1) if holds(context.block(block), path, line)]
         began = time.perf_counter()
         request = ContextAskRequest(NAME, text, blocks, tokens)
         answer = ask.ask_context(self.store, self.settings, request)

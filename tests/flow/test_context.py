@@ -53,10 +53,10 @@ def corpus(user: models.User) -> Path:
 
 
 def make(
-    user: models.User, *paths: str, block: int = BLOCK
+    user: models.User, *paths: str, block: int = BLOCK, name: str = "docs"
 ) -> tuple[list[ContextBlock], ContextMade]:
     request = ContextRequest(
-        "docs", tuple(map(Path, paths or ("docs",))), block_tokens=block, page_tokens=32
+        name, tuple(map(Path, paths or ("docs",))), block_tokens=block, page_tokens=32
     )
     *blocks, made = create_context(user.store, user.settings, request)
     assert isinstance(made, ContextMade)
@@ -184,9 +184,9 @@ def test_places(user: models.User, corpus: Path) -> None:
     blocks, made = make(user)
     for block in blocks:
         for offset in (block.start, block.start + block.tokens - 1):
-            place = find_place(user.store, "docs", str(offset))
+            place = find_place(user.store, user.settings, "docs", str(offset))
             assert (place.ref, place.start) == (block.ref, block.start)
-    place = find_place(user.store, "docs", "last.md:5")
+    place = find_place(user.store, user.settings, "docs", "last.md:5")
     assert place.path == "docs/sub/last.md" and place.number > 1
     assert any(
         part["path"] == place.path and part["line"] <= 5 < part["line"] + part["lines"]  # type: ignore[operator]
@@ -194,35 +194,84 @@ def test_places(user: models.User, corpus: Path) -> None:
     )
     for wrong in (str(made.tokens), "docs/0.md:999", "nothing.md:1"):
         with pytest.raises(NotFound):
-            find_place(user.store, "docs", wrong)
+            find_place(user.store, user.settings, "docs", wrong)
     for wrong in ("-1", "docs/0.md", "docs/0.md:x", "docs/0.md:0", ""):
         with pytest.raises(UsageError):
-            find_place(user.store, "docs", wrong)
+            find_place(user.store, user.settings, "docs", wrong)
 
 
 def test_search_finds_the_place_and_its_index_is_a_cache(user: models.User, corpus: Path) -> None:
     make(user)
-    (first, *_) = search_context(user.store, "docs", "zebra3")
+    (first, *_) = search_context(user.store, user.settings, "docs", "zebra3")
     assert first.path == "docs/3.md"
-    block = find_place(user.store, "docs", f"{first.path}:{first.line}")
+    block = find_place(user.store, user.settings, "docs", f"{first.path}:{first.line}")
     assert block.ref == first.ref
     (index,) = (user.store.root / SEARCH).iterdir()
     for damage in (b"", b"nonsense" * 999, index.read_bytes()[:5000]):
         index.chmod(0o644)
         index.write_bytes(damage)
-        assert next(search_context(user.store, "docs", "zebra3")) == first
+        assert next(search_context(user.store, user.settings, "docs", "zebra3")) == first
     (corpus / "3.md").write_text(topic(3).replace("zebra3", "okapi"))
     make(user)
-    assert not list(search_context(user.store, "docs", "zebra3"))
-    assert next(search_context(user.store, "docs", "okapi")).path == "docs/3.md"
+    assert not list(search_context(user.store, user.settings, "docs", "zebra3"))
+    assert next(search_context(user.store, user.settings, "docs", "okapi")).path == "docs/3.md"
 
 
 def test_what_is_forgotten_is_in_no_index(user: models.User, corpus: Path) -> None:
     make(user)
-    hit = next(search_context(user.store, "docs", "zebra3"))
+    hit = next(search_context(user.store, user.settings, "docs", "zebra3"))
     ready = user.with_settings(assume_yes=True)
     list(forget(ready.store, ready.settings, [hit.ref]))
     assert not (user.store.root / SEARCH).exists()
+
+
+@pytest.mark.parametrize("which", [0, 2, 3])
+def test_a_block_that_is_gone_takes_no_other_with_it(
+    user: models.User, corpus: Path, which: int
+) -> None:
+    """What is left is found where it stands; what is gone is told, and made anew when asked for."""
+    blocks, _ = make(user)
+    assert n_gone(user) == 0
+    report = Told()
+    ready = user.with_settings(assume_yes=True, report=report)
+    lost = blocks[which]
+    left = [item for item in blocks if item is not lost]
+    list(forget(ready.store, ready.settings, [lost.ref]))
+    (entry,) = list_contexts(user.store)
+    assert (entry.blocks, entry.gone) == (len(left), 1)
+    start = 0
+    for item in left:
+        line = f"{item.parts[0]['path']}:{item.parts[0]['line']}"
+        for place in (line, str(start), str(start + item.tokens - 1)):
+            assert find_place(user.store, ready.settings, "docs", place).ref == item.ref
+        start += item.tokens
+    assert entry.tokens == start
+    report.notices.clear()
+    hits = list(search_context(user.store, ready.settings, "docs", "lake", limit=99))
+    assert {hit.ref for hit in hits} == {item.ref for item in left}
+    assert len(report.notices) == 1 and lost.ref in report.notices[0]
+    _, made = make(user)
+    assert made.kept == len(left)
+    assert [text_of(user)[f"docs/{n}.md"] for n in range(4)] == [topic(n) for n in range(4)]
+    assert n_gone(user) == 0
+
+
+def test_a_block_that_nobody_trusted_placed_takes_no_other_with_it(
+    user: models.User, corpus: Path
+) -> None:
+    """Another artifact under the ref of a block is none, and is left alone."""
+    blocks, _ = make(user)
+    lost = blocks[2]
+    make(user, "docs/3.md", name="other")
+    user.store.set_ref(lost.ref, user.store.ref("other/0001"))
+    (entry, _) = list_contexts(user.store)
+    assert (entry.context, entry.blocks, entry.gone) == ("docs", len(blocks) - 1, 1)
+    with pytest.raises(Conflict, match=lost.ref):
+        make(user)
+
+
+def n_gone(user: models.User) -> int:
+    return sum(entry.gone for entry in list_contexts(user.store))
 
 
 def test_ask_grafts_the_block_that_has_the_words(user: models.User, corpus: Path) -> None:
@@ -236,8 +285,8 @@ def test_ask_grafts_the_block_that_has_the_words(user: models.User, corpus: Path
         assert path == "docs/3.md" and "zebra3" in rows[int(line) - 1]
         begin, _, first = passage.rpartition(":")
         assert begin == path and int(first) <= int(line)
-    assert answer.ref == next(search_context(user.store, "docs", "zebra3")).ref
-    cited = find_place(user.store, "docs", answer.citations[0])
+    assert answer.ref == next(search_context(user.store, user.settings, "docs", "zebra3")).ref
+    cited = find_place(user.store, user.settings, "docs", answer.citations[0])
     assert cited.ref == answer.ref
     with pytest.raises(NotFound):
         ask_context(user.store, user.settings, ContextAskRequest("docs", "xylophone?"))
@@ -314,6 +363,8 @@ class Told(SilentReport):
 
     def notice(self, text: str) -> None:
         self.notices.append(text)
+
+    warning = notice
 
 
 def test_what_has_no_name_or_goes_is_passed_over(

@@ -23,9 +23,10 @@ SHOWN_LINES = 3
 
 def entry(record: ContextEntry, view: View) -> Iterator[str]:
     name = view.terminal.out(record.context, "bold")
+    gone = f"  {count(record.gone, 'block')} gone" if record.gone else ""
     yield (
         f"{name}  {count(record.blocks, 'block')}  {count(record.tokens, 'token')}, "
-        f"at most {record.largest:,} in one  {count(record.files, 'file')}\n"
+        f"at most {record.largest:,} in one  {count(record.files, 'file')}{gone}\n"
     )
 
 

@@ -88,7 +88,7 @@ def at(
     if prompt is None and session is None:
         from kvg.flow.context.places import find_place
 
-        return [find_place(run.store, name, place)]
+        return [find_place(run.store, run.settings, name, place)]
     chosen = sampling(max_tokens, temperature, 1.0, seed, stop)
     request = ContextAtRequest(name, place, prompt, chosen, tuple(require or ()))
     if session is not None:
@@ -114,7 +114,8 @@ def search(
     """
     from kvg.flow.context.search import search_context
 
-    return search_context(invocation(ctx).store, name, words, limit=limit)
+    run = invocation(ctx)
+    return search_context(run.store, run.settings, name, words, limit=limit)
 
 
 def ask(

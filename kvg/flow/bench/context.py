@@ -110,7 +110,7 @@ def _fresh(store: Store, session: Session, found: StoredContext, access: Context
     """The digest of the logits of a fresh computation of the block."""
     from kvg.model.dtypes import tensor_digest
 
-    block = found.blocks[access.block - 1]
+    block = found.block(access.block)
     ids = tuple(store.ids(store.manifest(block.digest), what=block.ref))
     last = len(ids) - 1
     return tensor_digest(session.prefill(session.slot(), ids, [last]).logits[last])

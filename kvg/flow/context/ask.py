@@ -49,10 +49,10 @@ def ask_context(store: Store, settings: Settings, request: ContextAskRequest) ->
     more of its words stand in its block, more blocks answer the same, the search ranks it higher.
     Raises ``NotFound`` when no block has a word of the question, and as ``graft`` does.
     """
-    found = read_context(store, request.name)
+    found = read_context(store, request.name, settings.report)
     with opened_index(store, found) as index:
         hits = index.search(request.question, limit=RANKED)
-        ranked = [found.blocks[n - 1] for n in rank_blocks(hits)][: request.blocks]
+        ranked = [found.block(n) for n in rank_blocks(hits)][: request.blocks]
         if not ranked:
             raise NotFound(
                 f"{request.name}: no block has any of these words",

@@ -23,7 +23,7 @@ def move_context(store: Store, settings: Settings, request: ContextAtRequest) ->
     Afterwards the block that follows is asked of the system's cache. Raises ``NotFound``,
     ``UsageError``, and as ``graft`` does.
     """
-    found = find_place(store, request.name, request.place)
+    found = find_place(store, settings, request.name, request.place)
     sampling = request.sampling
     if request.prompt is None:
         yield found
@@ -33,4 +33,4 @@ def move_context(store: Store, settings: Settings, request: ContextAtRequest) ->
     )
     yield from graft(store, settings, asked)
     blocks = read_context(store, request.name).blocks
-    read_ahead(store, blocks[found.number : found.number + 1])
+    read_ahead(store, [block for block in blocks if block.number > found.number][:1])

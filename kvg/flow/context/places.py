@@ -11,6 +11,7 @@ from kvg.flow.records.contexts import ContextBlock, ContextEntry, ContextPlace
 
 if TYPE_CHECKING:
     from kvg.flow.records.record import Record
+    from kvg.flow.settings import Settings
     from kvg.store import Store
 
 
@@ -37,12 +38,12 @@ def show_context(store: Store, name: str) -> Iterator[Record]:
         )
 
 
-def find_place(store: Store, name: str, place: str) -> ContextPlace:
+def find_place(store: Store, settings: Settings, name: str, place: str) -> ContextPlace:
     """The block that holds ``place``: a token's number from 0, or ``PATH:LINE``.
 
     Raises ``NotFound``, ``UsageError``.
     """
-    found = read_context(store, name)
+    found = read_context(store, name, settings.report)
     if place.isdecimal() and place.isascii() and len(place) <= 15:
         return _place(found, offset=int(place))
     path, _, line = place.rpartition(":")
@@ -84,5 +85,6 @@ def _entry(found: StoredContext) -> ContextEntry:
         tokens=found.tokens,
         largest=max(block.tokens for block in found.blocks),
         files=len(found.paths),
+        gone=found.n_gone,
         model=found.blocks[0].model,
     )

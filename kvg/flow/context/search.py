@@ -18,6 +18,7 @@ from kvg.store.layout import SEARCH
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvg.flow.settings import Settings
     from kvg.store import Store
 
 LIMIT = 5
@@ -26,7 +27,7 @@ RANKED = 64
 
 
 def search_context(
-    store: Store, name: str, query: str, *, limit: int = LIMIT
+    store: Store, settings: Settings, name: str, query: str, *, limit: int = LIMIT
 ) -> Iterator[ContextPassage]:
     """The passages that have words of ``query``, the best first.
 
@@ -34,14 +35,14 @@ def search_context(
     """
     if not query.strip():
         raise UsageError(f"{name}: nothing to search for", hint="kvg context search NAME WORDS")
-    found = read_context(store, name)
+    found = read_context(store, name, settings.report)
     with opened_index(store, found) as index:
         hits = index.search(query, limit=limit)
     for hit in hits:
         passage = hit.passage
         yield ContextPassage(
             context=name,
-            ref=found.blocks[passage.block - 1].ref,
+            ref=found.block(passage.block).ref,
             path=passage.path,
             line=passage.line,
             best_line=hit.line,

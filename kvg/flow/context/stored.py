@@ -2,16 +2,17 @@
 
 There is no further document: a block is an artifact under a ref of the log, and what it holds is
 in its signed provenance, one source for each file with the URI ``kvg:NAME#line=A,B`` (RFC 5147).
-A block that two contexts share, or whose lines moved, has a provenance for each.
+A block that two contexts share, or whose lines moved, has a provenance for each. Where a block was
+forgotten or removed there is a gap, and those behind it keep their numbers.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import count, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, sha256
@@ -23,11 +24,14 @@ from kvg.verify.judgement import judge
 
 if TYPE_CHECKING:
     from kvg.flow.context.cutting import Part
+    from kvg.report import Report
     from kvg.store import Store
 
 _REF = re.compile(r"(.+)/(\d{4,})")
 _URI = re.compile(r"kvg:([^#]+)#line=(\d{1,15}),(\d{1,15})", re.ASCII)
 MAX_SLICE_BYTES = 1 << 30
+NAMED = 3
+"""Blocks that are gone that a warning names."""
 
 
 @frozen
@@ -42,7 +46,7 @@ class StoredPart:
 
 @frozen
 class StoredBlock:
-    """One block, which begins at token ``start`` of its context."""
+    """One block, which begins at token ``start`` of what its context has."""
 
     number: int
     ref: str
@@ -59,10 +63,25 @@ class StoredBlock:
 
 @frozen
 class StoredContext:
-    """All blocks of a context, in order."""
+    """All blocks of a context that are there, in order."""
 
     name: str
     blocks: tuple[StoredBlock, ...]
+
+    def block(self, number: int) -> StoredBlock:
+        """The block that has this number; there has to be one."""
+        return self.blocks[bisect_left(self.blocks, number, key=lambda block: block.number)]
+
+    @property
+    def n_gone(self) -> int:
+        """How many blocks before its last are gone."""
+        return self.blocks[-1].number - len(self.blocks)
+
+    def gone(self) -> Iterator[str]:
+        """The refs of the blocks that are gone, in order."""
+        there = {block.number for block in self.blocks}
+        numbers = range(1, self.blocks[-1].number)
+        return (block_ref(self.name, number) for number in numbers if number not in there)
 
     @property
     def tokens(self) -> int:
@@ -77,7 +96,7 @@ class StoredContext:
     def mark(self) -> str:
         """Changes whenever a block or its place does."""
         rows = (
-            f"{block.digest} {part.digest} {part.line} {part.path}"
+            f"{block.number} {block.digest} {part.digest} {part.line} {part.path}"
             for block in self.blocks
             for part in block.parts
         )
@@ -133,49 +152,62 @@ def source_of(name: str, part: Part) -> Resource:
 
 def names_of(store: Store) -> Iterator[str]:
     """The name of every context, ascending."""
-    refs = store.refs()
-    for ref in sorted(refs):
-        found = _REF.fullmatch(ref)
-        if found and found[0] == block_ref(found[1], 1) and placements(store, found[1], refs[ref]):
-            yield found[1]
+    for name, refs in sorted(_numbered(store).items()):
+        if any(placements(store, name, digest) for _, digest in sorted(refs.items())):
+            yield name
 
 
 def block_refs(store: Store, name: str) -> dict[str, Digest]:
-    """Every ref that a block of a context ``name`` would have, whatever it stands for."""
-    refs = store.refs()
-    own = ((ref, _REF.fullmatch(ref)) for ref in sorted(refs))
-    return {ref: refs[ref] for ref, found in own if found and found[1] == name}
+    """Every ref that a block of a context ``name`` would have, whatever it stands for, in order."""
+    refs = _numbered(store).get(name, {})
+    return {block_ref(name, number): refs[number] for number in sorted(refs)}
 
 
-def read_context(store: Store, name: str) -> StoredContext:
-    """The context ``name``; trusted keys signed what its blocks hold.
+def _numbered(store: Store) -> dict[str, dict[int, Digest]]:
+    """What the refs stand for that have the form of a block's, by context and number."""
+    found: dict[str, dict[int, Digest]] = {}
+    for ref, digest in store.refs().items():
+        parts = _REF.fullmatch(ref)
+        if parts and ref == block_ref(parts[1], int(parts[2])) != block_ref(parts[1], 0):
+            found.setdefault(parts[1], {})[int(parts[2])] = digest
+    return found
+
+
+def read_context(store: Store, name: str, report: Report | None = None) -> StoredContext:
+    """The context ``name``; trusted keys signed what its blocks hold. ``report`` is told of blocks
+    that are gone.
 
     Raises ``NotFound``, ``Untrusted``, ``Corrupt``.
     """
     found = find_context(store, name)
     if found is None:
         raise NotFound(f"{name}: no such context", hint="kvg context list")
+    if report is not None and found.n_gone:
+        more = f" and {found.n_gone - NAMED} more" if found.n_gone > NAMED else ""
+        report.warning(
+            f"{', '.join(islice(found.gone(), NAMED))}{more}: no block of {name} any more, so that "
+            f"nothing is found of what it held: kvg context create {name} makes it anew"
+        )
     return found
 
 
 def find_context(store: Store, name: str) -> StoredContext | None:
     """As ``read_context``; None where there is none."""
-    refs = store.refs()
-    numbered = takewhile(refs.__contains__, (block_ref(name, n) for n in count(1)))
-    digests = {ref: refs[ref] for ref in numbered}
-    times = Counter(digests.values())
+    refs = _numbered(store).get(name, {})
+    times = Counter(refs.values())
     seen: Counter[Digest] = Counter()
     blocks: list[StoredBlock] = []
     start = 0
-    for ref, digest in digests.items():
+    for number, digest in sorted(refs.items()):
         held = placements(store, name, digest)[-times[digest] :]
         if not held:
-            break
+            continue
         parts = held[min(seen[digest], len(held) - 1)]
         seen[digest] += 1
+        ref = block_ref(name, number)
         manifest = store.manifest(digest, what=ref)
         tokens, model = manifest.count, manifest.model.fingerprint
-        blocks.append(StoredBlock(len(blocks) + 1, ref, digest, start, tokens, model, parts))
+        blocks.append(StoredBlock(number, ref, digest, start, tokens, model, parts))
         start += tokens
     return StoredContext(name, tuple(blocks)) if blocks else None
 

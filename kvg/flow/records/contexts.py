@@ -12,7 +12,8 @@ from kvg.frozen import frozen
 
 @frozen
 class ContextEntry(Record):
-    """One context as it is stored. ``tokens`` are those of all blocks, ``largest`` of one."""
+    """One context as it is stored. ``tokens`` are those of all blocks, ``largest`` of one; ``gone``
+    is how many blocks are missing before its last, forgotten or removed."""
 
     type: ClassVar[str] = "context"
     context: str
@@ -21,6 +22,7 @@ class ContextEntry(Record):
     largest: int
     files: int
     model: Digest
+    gone: int
 
 
 @frozen
