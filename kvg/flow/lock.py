@@ -64,3 +64,10 @@ def unlocked(store: Store, locked: dict[str, Digest], path: Path) -> Iterator[Fi
             )
         )
         yield Finding(error.code, error.kind, name, error.message, error.hint)
+
+
+def unnamed(names: Sequence[str], path: Path) -> Iterator[Finding]:
+    """That the lock file says nothing of ``names``, so that they can't be held to it."""
+    for name in names:
+        error = NotFound(f"{name}: {path} does not name it", hint=f"kvg lock {name}")
+        yield Finding(error.code, error.kind, name, error.message, error.hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from kvg.digest import short
@@ -13,7 +14,7 @@ from kvg.flow.exchange.places import find_place, opened
 from kvg.flow.exchange.reading import told
 from kvg.flow.exchange.standing import is_followed, was_here
 from kvg.flow.exchange.telling import counted
-from kvg.flow.lock import read_locked
+from kvg.flow.lock import read_locked, unnamed
 from kvg.flow.records.exchange import Direction, State, TransferRef
 from kvg.store import ANY, RefMove
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.flow.records import Record
+    from kvg.flow.records.findings import Finding
     from kvg.flow.settings import Settings
     from kvg.store import Store
 
@@ -39,7 +41,8 @@ def pull(
     A ref moves if it was not changed here since, or if the remote's log knows the value here as
     an earlier one; one that moved on here from what is there stays. With ``lock``, a lock file, its
     refs get what it says, also where the remote has gone on, as long as the publisher's log knows
-    that value. Yields and raises as ``fetch``; a ref that went another way is a ``Conflict``.
+    that value; one of ``refs`` that it does not name is not taken, and told. Yields and raises as
+    ``fetch``; a ref that went another way is a ``Conflict``.
     """
     place = find_place(store, remote)
     with opened(place, settings) as there, store.exchange.exclusive():
@@ -50,10 +53,12 @@ def pull(
         )
         work = Fetch(store, settings, place, there, pages=place.has_pages, trust=trusted)
         names: Sequence[str] | None = refs or None
+        unsaid: Iterator[Finding] = iter(())
         if lock is not None:
             work.locked = read_locked(settings, lock)
             names = [name for name in work.locked if not refs or name in refs]
-        yield from counted(take(work, store, settings, names))
+            unsaid = unnamed([name for name in refs if name not in work.locked], lock)
+        yield from counted(chain(unsaid, take(work, store, settings, names)))
 
 
 def take(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, parse_prefix, short
@@ -32,15 +32,17 @@ def verify(
     """Every problem found, then a summary. ``targets`` empty means all refs and all methods.
 
     ``lock`` is a lock file: without targets its refs are checked, and each has to stand for what it
-    says. ``expect_digest`` is what the one target must stand for. ``recompute`` is how many percent
-    of each artifact's pages are computed again from its tokens; without it no model is needed.
+    says; a target that it does not name is a problem. ``expect_digest`` is what the one target must
+    stand for. ``recompute`` is how many percent of each artifact's pages are computed again from
+    its tokens; without it no model is needed.
     Raises ``NotFound`` for a target that is not there, ``Incompatible`` to recompute without torch.
     """
     again = _recomputation(store, settings, recompute) if recompute is not None else None
     if lock is not None:
-        from kvg.flow.lock import read_locked, unlocked
+        from kvg.flow.lock import read_locked, unlocked, unnamed
 
         locked = read_locked(settings, lock)
+        yield from unnamed([name for name in targets if not _is_named(store, locked, name)], lock)
         if targets:
             locked = {name: locked[name] for name in locked if name in targets}
         yield from unlocked(store, locked, lock)
@@ -77,6 +79,12 @@ def verify(
             absent=found.absent,
             methods=found.methods,
         )
+
+
+def _is_named(store: Store, locked: Mapping[str, Digest], target: str) -> bool:
+    """Whether the lock file says what ``target`` has to be: by its name, or by a digest it has."""
+    is_ref = target in locked or store.ref(target) is not None
+    return target in locked if is_ref else store.resolve(target).digest in locked.values()
 
 
 def _recomputation(store: Store, settings: Settings, percent: float) -> Recomputation:

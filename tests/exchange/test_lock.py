@@ -95,6 +95,30 @@ def test_pull_takes_what_the_lock_says(alice: Person, bob: Person, share: Path) 
     assert refused.codes == [4] and bob.store.ref("demo") == first
 
 
+def test_what_the_lock_does_not_name_is_not_as_locked(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    """Asked for by name, it is refused: nothing says what it has to stand for."""
+    first, second = alice.deposit("a"), alice.deposit("b", range(40))
+    alice.push()
+    locked(alice, "a")
+
+    def codes(*targets: str) -> list[int]:
+        *findings, _ = verify(alice.store, alice.settings, targets, lock=FILE)
+        return [found.code for found in findings]
+
+    assert codes("a") == codes("a@{0}") == codes(first) == []
+    assert codes("b") == codes("a", "b") == codes("b@{0}") == codes(second) == [3]
+    alice.store.set_ref("c", first)
+    assert codes("c") == [3]
+    bob.init().add(share)
+    (bob.folder / FILE).write_bytes((alice.folder / FILE).read_bytes())
+    keys = (alice.key.public.keyid,)
+    taken = Outcome(tuple(pull(bob.store, bob.settings, None, ("a", "b"), trust=keys, lock=FILE)))
+    assert taken.codes == [3] and taken.states == {"a": "new"}
+    assert bob.store.own_refs() == {"a": first}
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
