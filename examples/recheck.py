@@ -60,6 +60,7 @@ from rechecking.files import check_results
 from rechecking.rows import Wrong, need, parse
 
 RECEIPT = r"c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
+STATEMENT = "application/vnd.in-toto+json"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 EXPONENT = {"BF16": ("H", 0x7F80), "F16": ("H", 0x7C00), "F32": ("I", 0x7F800000)}
 
@@ -202,23 +203,54 @@ def decode64(text: str) -> bytes:
     return base64.b64decode(text.replace("-", "+").replace("_", "/"))
 
 
-def statements(objects: dict[str, bytes], digest: str, keys: list) -> list[tuple[str, str, dict]]:
-    """(envelope, key id, statement) of every valid signature over a statement on ``digest``."""
+def statements(
+    objects: dict[str, bytes], digest: str, keys: list, proved: set[str]
+) -> list[tuple[str, str, dict]]:
+    """(envelope, key id, statement) of every valid signature over a statement on ``digest``.
+
+    ``proved``: what the log holds as envelopes about it. Each of these has to be one.
+    """
     out = []
     for name, raw in objects.items():
-        if not raw.startswith(b"{") or b'"payloadType"' not in raw:
-            continue
-        envelope = parse(raw, f"envelope {name}")
-        kind, payload = envelope["payloadType"], decode64(envelope["payload"])
-        head = f"DSSEv1 {len(kind.encode())} {kind} {len(payload)} ".encode()
-        said = parse(payload, f"statement in {name}")
-        about = [subject["digest"].get("sha256") for subject in said["subject"]]
-        for key in keys:
-            signed = any(is_signed(key, decode64(s["sig"]), head + payload)
-                         for s in envelope["signatures"])  # fmt: skip
-            if signed and about == [digest.removeprefix("sha256:")]:
-                out.append((name, keyid_of(key), said))
+        if name in proved or is_envelope(raw):
+            kind, payload, signatures = read_envelope(raw, f"envelope {name}")
+            said = said_about(digest, kind, payload, f"envelope {name}", name in proved)
+            message = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+            for key in keys:
+                if said and any(is_signed(key, made, message) for made in signatures):
+                    out.append((name, keyid_of(key), said))
     return out
+
+
+def said_about(digest: str, kind: str, payload: bytes, what: str, is_proved: bool) -> dict | None:
+    """The statement, when it is about ``digest`` as it has to be where ``is_proved``."""
+    if kind != STATEMENT:
+        need(not is_proved, f"{what}: of type {kind}, no statement")
+        return None
+    said = parse(payload, f"{what}: statement")
+    about = [subject["digest"].get("sha256") for subject in said["subject"]]
+    is_about = digest.removeprefix("sha256:") in about
+    if is_proved or is_about:
+        need(is_about and len(about) == 1, f"{what}: not about this manifest alone")
+    return said if is_about else None
+
+
+def is_envelope(raw: bytes) -> bool:
+    """Whether it is written as one: only the payload is signed, the rest may be spelled anyhow."""
+    try:
+        value = json.loads(raw.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "payloadType" in value
+
+
+def read_envelope(raw: bytes, what: str) -> tuple[str, bytes, list[bytes]]:
+    """The type, the payload and the signatures (https://github.com/secure-systems-lab/dsse)."""
+    envelope = parse(raw, what)
+    for name in ("payloadType", "payload", "signatures"):
+        need(name in envelope, f"{what}: no {name}")
+    signatures = [decode64(item["sig"]) for item in envelope["signatures"]]
+    return envelope["payloadType"], decode64(envelope["payload"]), signatures
 
 
 def check_failed(found: list[tuple[str, str, dict]]) -> None:
@@ -343,16 +375,16 @@ def check_export(given: argparse.Namespace) -> None:
     print(f"bytes: manifest, {manifest['tokens']['count']:,} token ids, "
           f"{len(manifest['pages'])} pages: SHA-256 and BLAKE3 hold, values finite")  # fmt: skip
     keys = [read_key(path.read_text()) for path in given.key]
-    held = None
+    held: set[str] = set()
     if given.log is not None:
         need("receipts" in files, f"{given.folder / 'receipts'}: missing; kvg log REF --receipt "
              "gives what --log is checked against")  # fmt: skip
         held = check_receipts(files["receipts"].decode(), given.log, given.digest)
         for envelope in sorted(held):
             take(objects, envelope, "a statement that the log holds about it")
-    found = statements(objects, given.digest, keys)
+    found = statements(objects, given.digest, keys, held)
     check_failed(found)
-    if held is not None:
+    if given.log is not None:
         found = [item for item in found if item[0] in held]
         print(f"log: holds {len(held)} statements about it, each here and proved by a receipt")
     gates = check_said(found, given.threshold)

@@ -39,7 +39,7 @@ def parse(data: bytes, what: str) -> Row:
         return dict(pairs)
 
     try:
-        value = json.loads(data, object_pairs_hook=unique)
+        value = json.loads(data.decode(), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise Wrong(f"{what}: not JSON: {error}") from None
     need(isinstance(value, dict), f"{what}: not a JSON object")

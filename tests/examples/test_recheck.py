@@ -10,17 +10,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from kvg import canon
-from kvg.digest import sha256
+from kvg.digest import Digest, sha256
 from kvg.flow.log import log
 from kvg.objects.statement import FAILED, PASSED, TestResult, encode_provenance
 from kvg.signing.dsse import sign_envelope
 from kvg.signing.keys import encode_private, encode_public, parse_public
 from kvg.signing.note import encode_verifier
+from kvg.store import Store
 from kvg.trust import Keyring
 from tests import artifacts as a
 
@@ -43,9 +45,16 @@ def export(folder: Path, gate: TestResult | None = None) -> list[object]:
     """An artifact as the script's description has it exported, and the words to check it with."""
     store, key = a.make_store(folder / "made")
     made = a.deposit(store, key, cuts=(13,), gates=[gate] if gate else [])
-    out = folder / "out"
+    return write_export(folder, store, made)
+
+
+def write_export(
+    folder: Path, store: Store, made: a.Made, more: Sequence[Digest] = ()
+) -> list[object]:
+    """The artifact ``made`` and the objects ``more``, and the words to check it with."""
+    out, key = folder / "out", a.key_of("alice")
     out.mkdir()
-    named = {made.digest, made.manifest.tokens.digest, *made.envelopes}
+    named = {made.digest, made.manifest.tokens.digest, *made.envelopes, *more}
     for digest in named | {page.digest for page in made.manifest.pages}:
         (out / digest.removeprefix("sha256:")).write_bytes(store.objects.read(digest, what="it"))
     receipts = [entry.receipt or "" for entry in log(store, "demo", receipt=True)]
@@ -255,6 +264,83 @@ def test_the_recipe_as_it_is_written(tmp_path: Path) -> None:
 def test_a_failed_check_is_told(tmp_path: Path) -> None:
     words = export(tmp_path, TestResult(FAILED, "test:pytest"))
     assert "says that a check failed" in recheck(*words).stderr
+
+
+SPELLINGS = {
+    "after a line end": lambda raw: b"\n" + raw,
+    "spread": lambda raw: json.dumps(json.loads(raw), indent=2).encode(),
+    "an escape in a key": lambda raw: raw.replace(b"payloadType", b"payload\\u0054ype"),
+    "escapes in all keys": lambda raw: raw.replace(b'"p', b'"\\u0070').replace(b'"s', b'"\\u0073'),
+    "another field": lambda raw: raw.replace(b"{", b'{"note":[1.5],', 1),
+}
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_a_failed_check_is_told_however_its_envelope_is_written(
+    tmp_path: Path, how: str, is_proved: bool
+) -> None:
+    """Only the payload is signed: whoever keeps the store writes the rest as he likes."""
+    words = exported_with(tmp_path, SPELLINGS[how], is_proved=is_proved)
+    done = recheck(*words)
+    assert done.returncode == 1 and "says that a check failed" in done.stderr, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda _: b"what is no JSON", "not JSON"),
+        (lambda raw: raw.decode().encode("utf-16"), "not JSON"),
+        (lambda raw: b"[" + raw + b"]", "not a JSON object"),
+        (lambda raw: raw.replace(b"payloadType", b"payloadtype"), "no payloadType"),
+        (lambda raw: raw.replace(b"in-toto", b"in-toto2"), "no statement"),
+        (lambda raw: raw.replace(b"{", b'{"payloadType":"x",', 1), "appears twice"),
+        (lambda raw: b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_a_receipt_proves_and_is_no_envelope_is_told(
+    tmp_path: Path, edit: Callable[[bytes], bytes], told: str
+) -> None:
+    """It may have been a word against the artifact."""
+    words = exported_with(tmp_path, edit, is_proved=True)
+    done = recheck(*words)
+    assert done.returncode == 1 and told in done.stderr, done.stderr or done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("subjects", "is_proved"), [("another's", True), ("two", True), ("two", False), ("none", True)]
+)
+def test_a_statement_about_it_is_about_it_alone(
+    tmp_path: Path, subjects: str, is_proved: bool
+) -> None:
+    def edit(raw: bytes) -> bytes:
+        said = json.loads(base64.b64decode(json.loads(raw)["payload"]))
+        other = [{"name": "kvg", "digest": {"sha256": "0" * 64}}]
+        about = {"another's": other, "two": said["subject"] + other, "none": []}
+        said["subject"] = about[subjects]
+        return sign_envelope(json.dumps(said).encode(), [a.key_of("bob")])
+
+    done = recheck(*exported_with(tmp_path, edit, is_proved=is_proved))
+    assert done.returncode == 1 and "not about this manifest alone" in done.stderr, done.stdout
+
+
+def exported_with(folder: Path, edit: Callable[[bytes], bytes], *, is_proved: bool) -> list[object]:
+    """An exported artifact with an envelope in which bob says FAILED, edited; bob's key counts.
+
+    ``is_proved``: it is in the log, with its receipt.
+    """
+    store, key = a.make_store(folder / "made")
+    made, bob = a.deposit(store, key), a.key_of("bob")
+    failed = a.encode_test_result(made.digest, TestResult(FAILED, "replay"))
+    raw = edit(sign_envelope(failed, [bob]))
+    with store.pending() as pending:
+        envelope = pending.put(raw).digest
+        if is_proved:
+            store.record(made.digest, [envelope], now=a.NOW)
+    words = write_export(folder, store, made, [envelope])
+    (folder / "bob.pub").write_text(encode_public(bob.public, "openssh", "bob"))
+    return [*words, "--key", folder / "bob.pub"]
 
 
 def test_the_results() -> None:
