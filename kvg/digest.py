@@ -60,6 +60,12 @@ def sha256_bytes(data: Buffer) -> bytes:
     return hasher.digest()
 
 
+def sha256_each(items: Iterable[bytes]) -> list[bytes]:
+    """``sha256_bytes`` of many that are small."""
+    make = _builtin().sha256
+    return [make(item).digest() for item in items]
+
+
 def sha256(data: Buffer) -> Digest:
     """The digest of ``data``."""
     return Digest(PREFIX + sha256_bytes(data).hex())

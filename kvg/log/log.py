@@ -178,6 +178,11 @@ class Log:
             raise UsageError(f"log {self.folder}: entries {start} to {end} of {self.size}")
         return self._tiles.entries(start, end)
 
+    def naming(self, needles: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Each entry in which one of ``needles`` stands, with its number, ascending. Every entry of
+        the log is checked, these or not."""
+        return self._tiles.naming(needles)
+
     def root_at(self, size: int) -> bytes:
         """The root this log had at ``size``. Raises ``UsageError`` past the end."""
         if not 0 <= size <= self.size:

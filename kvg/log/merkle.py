@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from kvg.digest import Buffer, sha256_bytes
+from kvg.digest import Buffer, sha256_bytes, sha256_each
 from kvg.errors import Corrupt, Untrusted
 
 HASH_SIZE: Final = 32
@@ -23,6 +23,16 @@ Subtree: TypeAlias = Callable[[int, int], bytes]
 def leaf_hash(entry: Buffer) -> bytes:
     """The hash of one entry."""
     return sha256_bytes(b"".join((b"\x00", entry)))
+
+
+def leaf_hashes(entries: Sequence[bytes]) -> list[bytes]:
+    """The hash of each entry."""
+    return sha256_each([b"\x00" + entry for entry in entries])
+
+
+def node_hashes(nodes: Sequence[bytes]) -> list[bytes]:
+    """The hash of the inner node above each two of an even number of ``nodes``."""
+    return sha256_each([b"\x01" + a + b for a, b in zip(nodes[::2], nodes[1::2], strict=True)])
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:

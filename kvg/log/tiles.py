@@ -27,6 +27,7 @@ LENGTH_SIZE: Final = 2
 _MAX_CACHED = 64
 _MAX_BUNDLES = 16
 _MAX_KEPT_BYTES = 256 << 10
+_MAX_WHOLE_BYTES = 32 << 20
 """Bundles of larger entries than is usual are not kept: a log may be a stranger's."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -125,7 +126,7 @@ def tile_root(hashes: bytes) -> bytes:
     """The root over a full tile, or over any power of two of hashes."""
     nodes = split_hashes(hashes)
     while len(nodes) > 1:
-        nodes = [merkle.node_hash(*nodes[i : i + 2]) for i in range(0, len(nodes), 2)]
+        nodes = merkle.node_hashes(nodes)
     return nodes[0]
 
 
@@ -161,6 +162,8 @@ class Tiles:
         self._edge: tuple[bytes, ...] | None = None
         self._cached: dict[tuple[int, int], bytes] = {}
         self._bundles: dict[int, tuple[bytes, ...]] = {}
+        self._whole: dict[int, bytes] = {}
+        self._whole_bytes = 0
 
     def edge(self) -> tuple[bytes, ...]:
         """The partial tiles of the right edge, by level from 0; b"" at a level without one."""
@@ -217,19 +220,36 @@ class Tiles:
             self._bundles[index] = found
         return found
 
+    def naming(self, needles: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Each entry in which one of ``needles`` stands, with its number; all were checked once."""
+        for index in range(-(-self.size // WIDTH)):
+            data = self._whole.get(index)
+            if data is None:
+                data = encode_bundle(self._read_bundle(index))
+                if self._whole_bytes < _MAX_WHOLE_BYTES:
+                    self._whole[index] = data
+                    self._whole_bytes += len(data)
+            if not any(needle in data for needle in needles):
+                continue
+            for number, entry in enumerate(parse_bundle(data, what=bundle_name(index))):
+                if any(needle in entry for needle in needles):
+                    yield index * WIDTH + number, entry
+
     def _read_bundle(self, index: int) -> tuple[bytes, ...]:
         leaves = split_hashes(self.tile(0, index))
         name, data = self._read(bundle_name(index), len(leaves), MAX_BUNDLE_SIZE)
         entries = parse_bundle(data, what=self._what(name))
         if len(entries) < len(leaves):
             raise Corrupt(f"{self._what(name)}: {len(entries)} entries", hint="kvg fsck")
+        entries = entries[: len(leaves)]
+        hashes = merkle.leaf_hashes(entries)
         for offset, leaf in enumerate(leaves):
-            if merkle.leaf_hash(entries[offset]) != leaf:
+            if hashes[offset] != leaf:
                 number = index * WIDTH + offset
                 raise Corrupt(
                     f"{self._what(name)}: entry {number} does not match its leaf", hint="kvg fsck"
                 )
-        return tuple(entries[: len(leaves)])
+        return tuple(entries)
 
     def partial_faults(self, level: int, index: int) -> Iterator[Corrupt]:
         """What is wrong with the partial tiles of a name, which older readers need."""

@@ -75,6 +75,7 @@ class Index:
         self._claim = claim
         self._memory: tuple[State, MemoryTables] | None = None
         self._is_distrusted = False
+        self._vouched: State | None = None
 
     def query(self, ask: Callable[[Tables], T]) -> T:
         """What ``ask`` answers on one consistent, up-to-date view; it may be asked twice.
@@ -104,6 +105,29 @@ class Index:
                 return ask(tables)
         except (BrokenIndex, UnwritableIndex, NoSpace, Corrupt):
             return None
+
+    def query_at(self, log: Log, ask: Callable[[Tables], T]) -> T | None:
+        """As ``query``, on the tables at the position of ``log``; None where they are at another,
+        as somebody published since."""
+
+        def ask_there(tables: Tables) -> T | None:
+            state = _read_state(tables)
+            return ask(tables) if state is None or state == _state_of(log) else None
+
+        return self.query(ask_there)
+
+    def is_vouched(self, log: Log) -> bool:
+        """Whether the tables were held against the log at that position, and are as they were."""
+        return self._vouched == _state_of(log)
+
+    def vouched_for(self, log: Log) -> None:
+        """They were: all that the log alone decides is as it says."""
+        self._vouched = _state_of(log)
+
+    def disown(self) -> None:
+        """Have no answer from the file as it lies: it is made anew, or passed over."""
+        if not self._discard():
+            self.distrust()
 
     @contextmanager
     def selecting(self) -> Iterator[Selector]:

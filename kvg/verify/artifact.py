@@ -55,6 +55,9 @@ def _verified(
     ref: str | None,
     check: Callable[..., None],
 ) -> Verified:
+    from kvg.store.vouching import vouch
+
+    vouch(store, digest, ref=ref)
     trust, what = store.trust, ref or short(digest)
     if not store.objects.has(digest):
         if digest in store.forgotten():

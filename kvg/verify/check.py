@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 TRUST = "trust.json"
+UNREADABLE_LOG = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
+"""What the check of the log tells."""
 
 
 @frozen
@@ -57,11 +59,15 @@ def check_store(
     Yields each fault as it is found and, last, the summary. Never stops at a fault.
     ``with_blake3`` as ``ArtifactRequest``.
     """
+    from kvg.store.vouching import vouch_all
+
     asked = ArtifactRequest(store, require, with_blake3, threads)
     if digests is not None:
         yield from _check_named(asked, list(digests))
         return
     with _foreseen(asked) as foreseen:
+        with suppress(*UNREADABLE_LOG):
+            vouch_all(store)
         named = list(_standing(store))
         if foreseen is not None and foreseen.target not in named[:1]:
             foreseen.close()  # the log says otherwise
@@ -195,7 +201,7 @@ def check_log(store: Store) -> Iterator[Finding]:
 def _check_entries(store: Store) -> Iterator[Finding]:
     try:
         yield from dict.fromkeys(map(_of_log, store.log.faults()))
-    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted) as error:
+    except UNREADABLE_LOG as error:
         yield _of_log(error)
 
 
@@ -208,7 +214,7 @@ def _check_words(store: Store) -> Iterator[Finding]:
             yield finding_of(fault, name)
         if not unwitnessed:
             remember(store)
-    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted) as error:
+    except UNREADABLE_LOG as error:
         yield _of_log(error)
 
 
@@ -222,7 +228,7 @@ def check_trust(store: Store) -> Iterator[Finding]:
 
     try:
         store.trust_versions()
-    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted):
+    except UNREADABLE_LOG:
         return  # which the check of the log, or of the configuration, tells
     notes = Notes()
     with notes.noting("trust.json"):
@@ -244,7 +250,7 @@ def _stale_trust(store: Store) -> Iterator[Finding]:
         versions, log, stale = store.trust_versions(), store.log, stale_version(store)
         is_there = os.path.lexists(store.root / TRUST)
         is_last = bool(versions) and _ends_with_trust(log)
-    except (Corrupt, Incompatible, NotFound, Unreadable, Untrusted):
+    except UNREADABLE_LOG:
         return  # which the check of the log, or of the file, tells
     if not versions or (stale is None and is_there):
         return

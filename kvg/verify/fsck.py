@@ -270,6 +270,8 @@ def _fsck(
     differing = [*_index_findings(store)] if is_readable and not index else []
     if differing:
         store.index.distrust()
+    elif is_readable and not index:
+        store.index.vouched_for(store.log)
     yield from differing
     tally.faults += sum(map(len, (index, log, trust, other, removed, peers, lost, sent, differing)))
     if is_readable:

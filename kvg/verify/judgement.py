@@ -179,6 +179,9 @@ def judge(store: Store, digest: Digest, *, what: str) -> Judgement:
     Raises ``Corrupt`` when an envelope or the log is damaged, ``Untrusted`` when the log or the
     trust file is not what was signed.
     """
+    from kvg.store.vouching import vouch
+
+    vouch(store, digest)
     trust, log = store.trust, store.log
     opened = tuple(
         open_attestation(store, digest, item, trust, log, what=what)
