@@ -244,17 +244,22 @@ def _parse_small(raw: bytes) -> Manifest:
 
 
 def check_sizes(manifest: Manifest, *, what: str) -> None:
-    """Raise ``Corrupt`` naming ``what`` unless every page's size is what its shape makes it.
+    """Raise ``Corrupt`` naming ``what`` unless every page's size is what its shape makes it, and no
+    object is to be two pages that differ in more than their place.
 
     Apart from parsing, because it is a statement about pages, not about the document.
     """
     from kvg.objects.page import page_size
 
     groups = {group.name: group for group in manifest.layout.groups}
+    known: dict[Digest, tuple[str, int, str]] = {}
     for page in manifest.pages:
         expected = page_size(groups[page.group], page.n_tokens)
         if page.size != expected:
             raise Corrupt(f"{what}: page {page.digest}: size {page.size}, expected {expected}")
+        said = page.group, page.n_tokens, page.blake3
+        if known.setdefault(page.digest, said) != said:
+            raise Corrupt(f"{what}: page {page.digest}: is to be two different pages")
 
 
 def _check_witnesses(witnesses: Sequence[Witness], count: int) -> None:

@@ -27,7 +27,14 @@ def _build(
 ) -> m.Manifest:
     groups = m.group_layers([_spec(i, window) for i, window in enumerate(windows)])
     pages = tuple(
-        m.Page(group.name, a, b, D[0], "0" * 64, page_size(group, b - a))
+        m.Page(
+            group.name,
+            a,
+            b,
+            sha256(f"{group.name} {a}".encode()),
+            "0" * 64,
+            page_size(group, b - a),
+        )
         for group in groups
         for a, b in m.needed_pages(group, page_tokens, count, cuts)
     )
@@ -208,6 +215,18 @@ def test_sizes_are_checked_apart(manifest: m.Manifest) -> None:
     wrong = replace(right, pages=(replace(right.pages[0], size=7), *right.pages[1:]))
     with pytest.raises(Corrupt, match=r"^a: page sha256:.* size 7, expected"):
         m.check_sizes(wrong, what="a")
+
+
+@pytest.mark.parametrize("change", [{"blake3": "1" * 64}, {}])
+def test_one_object_is_not_two_different_pages(change: dict[str, str]) -> None:
+    right = _build(300, 256, [None, 512])
+    first, other = right.pages[0], next(p for p in right.pages if p.group != right.pages[0].group)
+    twice = replace(other, digest=first.digest, **change)
+    pages = tuple(twice if page is other else page for page in right.pages)
+    with pytest.raises(Corrupt, match="is to be two different pages"):
+        m.check_sizes(replace(right, pages=pages), what="a")
+    same = [replace(page, digest=first.digest, blake3=first.blake3) for page in right.pages[:1]]
+    m.check_sizes(replace(right, pages=(*same, *right.pages[1:])), what="a")
 
 
 def test_groups_follow_the_naming_rule() -> None:
