@@ -3,9 +3,9 @@
 Bytes are reserved before they are written, so no number of writers gets past the limit together.
 The file ``usage`` holds the sum, so that a put need not walk the store; it is a cache that errs on
 the side of too much: what a killed writer had reserved stays counted until the sum is taken anew,
-under the exclusive lock, before anything is refused. After a loss of power (another boot) it is
-taken anew before anything else. The log and the index are not counted: they stay small, and a full
-store must still be able to say what it let go.
+under the exclusive lock, before anything is refused. After a loss of power (another boot), and
+where its checksum does not fit, it is taken anew before anything else. The log and the index are
+not counted: they stay small, and a full store must still be able to say what it let go.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvg import durable
+from kvg.digest import sha256_bytes
 from kvg.errors import NoSpace
 from kvg.store.layout import LOST_FOUND
 
@@ -29,16 +30,27 @@ COUNTED = ("objects", "tmp", LOST_FOUND)
 """The folders of a store whose files count."""
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
-_LINE_BYTES = 36 + 1 + 20 + 1
+_BOOT_BYTES = 36
+_SUM_BYTES = _BOOT_BYTES + 1 + 20
+_CHECK_CHARS = 16
+_LINE_BYTES = _SUM_BYTES + 1 + _CHECK_CHARS + 1
 
 
 class Quota:
     """The quota of one store; without a limit it does nothing and keeps no file."""
 
-    def __init__(self, root: Path, *, limit: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        limit: Callable[[], int | None],
+        origin: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``origin``: the name of the store's log, so that another store's sum is none here."""
         self._root = root
         self._path = root / FILE
         self._limit = limit
+        self._origin = origin
 
     @property
     def limit(self) -> int | None:
@@ -55,9 +67,9 @@ class Quota:
         if limit is None:
             return True
         with self._open() as fd:
-            used = _read(fd)
+            used = self._read(fd)
             if used is not None and used + size_bytes <= limit:
-                _write(fd, used + size_bytes, self._path)
+                self._write(fd, used + size_bytes)
                 return True
         if is_counted:
             raise NoSpace(
@@ -71,16 +83,16 @@ class Quota:
         if self._limit() is None or not self._path.exists():
             return
         with self._open() as fd:
-            used = _read(fd)
+            used = self._read(fd)
             if used is not None:
-                _write(fd, max(used - size_bytes, 0), self._path)
+                self._write(fd, max(used - size_bytes, 0))
 
     def recount(self) -> int:
         """Take the sum anew. Only under the exclusive store lock, when nobody writes an object."""
         used = self.used()
         if self._limit() is not None:
             with self._open() as fd:
-                _write(fd, used, self._path)
+                self._write(fd, used)
         return used
 
     def used(self) -> int:
@@ -97,6 +109,25 @@ class Quota:
                 yield fd
             finally:
                 os.close(fd)
+
+    def _read(self, fd: int) -> int | None:
+        """The sum; None when there is none, it is damaged, or it was taken before the last boot."""
+        line = os.pread(fd, _LINE_BYTES + 1, 0)
+        digits = line[_BOOT_BYTES + 1 : _SUM_BYTES]
+        is_sum = digits.isdigit() and line == self._line(int(digits))
+        return int(digits) if is_sum else None
+
+    def _write(self, fd: int, used: int) -> None:
+        durable.step("write", self._path)
+        os.pwrite(fd, self._line(used), 0)
+        os.ftruncate(fd, _LINE_BYTES)
+
+    def _line(self, used: int) -> bytes:
+        """The boot that it counts in, the sum, and the beginning of the SHA-256 of both and of
+        whose it is."""
+        line = _boot_id() + b" %020d" % used
+        check = sha256_bytes(line + (self._origin() or "").encode()).hex()[:_CHECK_CHARS]
+        return b"%b %b\n" % (line, check.encode())
 
 
 def size_of(folder: Path) -> int:
@@ -126,19 +157,6 @@ def _size(entry: os.DirEntry[str]) -> int:
 def _boot_id() -> bytes:
     try:
         with open(_BOOT, "rb") as file:
-            return file.read(36).ljust(36)
+            return file.read(_BOOT_BYTES).ljust(_BOOT_BYTES)
     except OSError:
-        return b"unknown".ljust(36)
-
-
-def _read(fd: int) -> int | None:
-    """The sum; None when there is none, it is torn, or it was taken before the last boot."""
-    line = os.pread(fd, _LINE_BYTES + 1, 0)
-    boot, digits = line[:36], line[37:-1]
-    is_whole = len(line) == _LINE_BYTES and line.endswith(b"\n") and digits.isdigit()
-    return int(digits) if is_whole and boot == _boot_id() else None
-
-
-def _write(fd: int, used: int, path: Path) -> None:
-    durable.step("write", path)
-    os.pwrite(fd, _boot_id() + f" {used:020d}\n".encode(), 0)
+        return b"unknown".ljust(_BOOT_BYTES)

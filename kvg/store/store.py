@@ -98,7 +98,7 @@ class Store:
         )
         if self.is_shared:
             durable.share(root)
-        self.quota = Quota(root, limit=self._quota)
+        self.quota = Quota(root, limit=self._quota, origin=lambda: self.origin)
         self.objects = ObjectFolder(
             root / "objects",
             staging=self.staging,

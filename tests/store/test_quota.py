@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,7 @@ def limited(tmp_path: Path, room: int) -> Store:
 
 
 def counted(store: Store) -> int:
-    return int((store.root / "usage").read_bytes()[37:-1])
+    return int((store.root / "usage").read_bytes()[37:57])
 
 
 def test_no_quota_keeps_no_file(tmp_path: Path) -> None:
@@ -94,13 +96,55 @@ def test_a_failed_write_is_not_counted(tmp_path: Path) -> None:
     assert counted(store) == before == store.quota.used()
 
 
-@pytest.mark.parametrize("text", [b"", b"junk", b"x" * 36 + b" 00000000000000000001\n"])
-def test_a_sum_that_cannot_be_relied_on_is_taken_anew(tmp_path: Path, text: bytes) -> None:
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda _: b"",
+        lambda _: b"junk",
+        lambda _: b"x" * 36 + b" 00000000000000000001\n",
+        lambda line: line[:57] + b"\n",
+        lambda line: line[:-1],
+        lambda line: line + b"\n",
+        lambda line: line + line,
+        lambda line: b"x" * 36 + line[36:],
+        lambda line: line[:37] + b"0" * 20 + line[57:],
+    ],
+)
+def test_a_sum_that_cannot_be_relied_on_is_taken_anew(
+    tmp_path: Path, edit: Callable[[bytes], bytes]
+) -> None:
+    """Nor is anything refused for it: one without a checksum is of an older kvg."""
     store = limited(tmp_path, 10 * SIZE)
     store.objects.put(raw(1))
-    (store.root / "usage").write_bytes(text)
-    store.objects.put(raw(2))
-    assert counted(store) == store.quota.used()
+    path = store.root / "usage"
+    path.write_bytes(edit(path.read_bytes()))
+    for n in (2, 3):
+        store.objects.put(raw(n))
+        assert counted(store) == store.quota.used()
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_a_flipped_bit_of_the_sum_does_not_pass_the_quota(tmp_path: Path) -> None:
+    store = limited(tmp_path, int(1.5 * SIZE))
+    store.objects.put(raw(1))
+    path = store.root / "usage"
+    whole = path.read_bytes()
+    for place, bit in itertools.product(range(len(whole)), range(8)):
+        flipped = bytes([whole[place] ^ 1 << bit])
+        path.write_bytes(whole[:place] + flipped + whole[place + 1 :])
+        with pytest.raises(NoSpace):
+            store.objects.put(raw(2))
+        assert path.read_bytes() == whole, (place, bit)
+
+
+def test_the_sum_of_another_store_is_not_believed(tmp_path: Path) -> None:
+    full, other = limited(tmp_path / "full", 2 * SIZE), limited(tmp_path / "other", 9 * SIZE)
+    for store in (full, other):
+        store.objects.put(raw(1))
+    full.objects.put(b"a little more")
+    (full.root / "usage").write_bytes((other.root / "usage").read_bytes())
+    full.objects.put(b"and more")
+    assert counted(full) == full.quota.used()
 
 
 def test_a_killed_writer_is_counted_until_it_matters(tmp_path: Path) -> None:

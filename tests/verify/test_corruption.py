@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest, hex_of
-from kvg.errors import Corrupt, Incompatible, KvgError, Untrusted
+from kvg.errors import Corrupt, Incompatible, KvgError, NoSpace, Untrusted
 from kvg.flow.exchange.publishers import sign_publisher
 from kvg.log import entry as entries
 from kvg.log import log as log_files_of
@@ -33,10 +33,11 @@ from kvg.objects.statement import Resource, TestResult, encode_provenance
 from kvg.signing.cosignature import Witness, cosign, encode_witness
 from kvg.signing.dsse import sign_envelope
 from kvg.signing.note import parse_note
-from kvg.store import RefMove, Store
+from kvg.store import RefMove, Store, quota
 from kvg.store import peers as peer_names
 from kvg.store.forget import plan_forget, remove_for_good
 from kvg.store.lmdb_file import close_file
+from kvg.store.quota import QUOTA_KEY
 from kvg.store.rekey import rekey
 from kvg.store.wanted import encode_wanted, keep_wanted, mark_of
 from kvg.trust import sign_trust
@@ -370,6 +371,7 @@ def rests_not_on(kind: str) -> bool:
 ELSEWHERE = (
     r"format|config\.toml|lock|index\.lmdb/(data|lock)\.mdb",  # below, and in test_not_plain
     r"reserve/[0-7]",  # means nothing, whatever it holds
+    r"usage",  # a cache; below
 )
 
 
@@ -457,6 +459,31 @@ def look_damaged(folder: Path) -> list[Finding]:
     found = [item for item in fsck(store) if isinstance(item, Finding)]
     store.close()
     return found
+
+
+def test_the_sum_of_the_quota_is_never_believed(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """It is a cache, of which nobody tells: what is damaged is taken anew before anything is put."""
+    stores = [a.make_store(tmp_path / name)[0] for name in ("s", "other")]
+    for store in stores:
+        store.config.set(QUOTA_KEY, store.quota.used() + 10_000)
+        store.objects.put(SOURCES[0])
+    store, path = stores[0], stores[0].root / quota.FILE
+    whole, points = path.read_bytes(), 0
+    for what, data in damages(whole, (stores[1].root / quota.FILE).read_bytes()):
+        path.write_bytes(data)
+        assert look(tmp_path / "s") == [], what
+        assert not store.quota.reserve(0, is_counted=False), what
+        put = store.objects.put(what.encode())
+        assert put.new and store.quota.reserve(0, is_counted=False), what
+        assert int(path.read_bytes()[37:57]) == store.quota.used(), what
+        with pytest.raises(NoSpace):
+            store.objects.put(bytes(10_000))
+        with store.lock.exclusive():
+            store.objects.remove(put.digest)
+        points += 1
+    record_property("corruption matrix", ("sum of the quota", f"{len(whole)} bytes", points))
 
 
 def test_the_index_is_found_out_or_does_no_harm(
