@@ -464,7 +464,7 @@ def look_damaged(folder: Path) -> list[Finding]:
 def test_the_sum_of_the_quota_is_never_believed(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """It is a cache, of which nobody tells: what is damaged is taken anew before anything is put."""
+    """It is a cache, of which nobody tells: a damaged one is taken anew before a put."""
     stores = [a.make_store(tmp_path / name)[0] for name in ("s", "other")]
     for store in stores:
         store.config.set(QUOTA_KEY, store.quota.used() + 10_000)
