@@ -363,7 +363,9 @@ def _check(
         (origin, index, name, envelope(name))
         for origin, index, name in reader.attestations(ref.digest)
     ]
-    judgement = judge_received(store.trust, ref.digest, said, what=what)
+    judgement = judge_received(
+        store.trust, ref.digest, said, n_pages=len(manifest.pages), what=what
+    )
     judgement.check_signed(store.trust, what=what)
     judgement.check_required(required_gates(store), what=what)
     ids = f"{what}: token ids"

@@ -273,6 +273,7 @@ def _sign(
 ) -> None:
     """Attest what this replay of ``verified`` found, good or bad."""
     from kvg.signing.dsse import sign_envelope
+    from kvg.verify.judgement import said_pages
 
     passed = tally.equal == tally.samples and tally.pages_equal == tally.pages
     outcome = TestResult(
@@ -280,7 +281,7 @@ def _sign(
         gate="replay",
         configuration=(
             Resource(f"samples {tally.equal} of {tally.samples}"),
-            Resource(f"pages {tally.pages_equal} of {tally.pages}"),
+            Resource(said_pages(tally.pages_equal, tally.pages)),
             Resource("engine", verified.manifest.engine.fingerprint),
         ),
     )

@@ -6,7 +6,8 @@ Rules:
 - a signature counts if a trusted key made it, over a statement about this very manifest, and the
   key was not revoked before that position in the log;
 - distinct depositors' keys over all provenance statements meet the depositor's threshold;
-- distinct verifiers' keys over all replays that passed on every page meet the verifier's;
+- distinct verifiers' keys over all replays that passed on every page that the manifest has meet
+  the verifier's;
 - a gate passed if a depositor or a verifier says so, and a trusted ``FAILED`` blocks;
 - statements of kinds that this kvg does not know, and those of unknown keys, count for nothing.
 
@@ -15,13 +16,12 @@ What this does **not** do: it reads no page, and can't say whether the pages are
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible, Untrusted, UsageError
+from kvg.errors import Corrupt, Incompatible, Unreadable, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.objects.contract import Contract, contract_of, contract_of_proof, strictest
@@ -56,8 +56,8 @@ SEEDS = "seeds"
 PRESETS = (SEEDS,)
 """Names that stand for several requirements."""
 
-_PAGES = r"pages ([1-9][0-9]{0,9}) of ([1-9][0-9]{0,9})"
-"""How a replay says how many pages were equal."""
+_PAGES = "pages "
+"""What a replay's word of its pages begins with."""
 
 REQUIRE_KEY = "deposit.require"
 MAX_ENVELOPE_BYTES = 16 << 20
@@ -68,6 +68,7 @@ class Opened:
     """One envelope: where the log holds it, what trusted keys signed in it, who else claims to.
 
     ``statement`` is None when no trusted key signed it or it is of an unknown kind.
+    ``is_whole_replay``: it is that a replay passed on every page of the manifest.
     """
 
     index: int
@@ -77,6 +78,7 @@ class Opened:
     signers: tuple[str, ...]
     others: tuple[str, ...]
     revoked: tuple[str, ...]
+    is_whole_replay: bool = False
 
 
 @frozen
@@ -209,14 +211,16 @@ def open_attestation(
         return Opened(item.index, item.envelope, raw.nbytes, None, (), (), ())
     by = tuple(key.keyid for key in signers(envelope, [key.public for key in trust.keys]))
     counted = tuple(keyid for keyid in by if trust.counts(keyid, log.origin, item.index))
+    statement = parse_envelope_statement(envelope, digest, name) if counted else None
     return Opened(
         item.index,
         item.envelope,
         raw.nbytes,
-        parse_envelope_statement(envelope, digest, name) if counted else None,
+        statement,
         counted,
         tuple(s.keyid for s in envelope.signatures if trust.find(s.keyid) is None),
         tuple(keyid for keyid in by if keyid not in counted),
+        is_whole_replay(statement, lambda: _n_pages(store, digest)),
     )
 
 
@@ -303,7 +307,7 @@ def amount(opened: Sequence[Opened], trust: TrustFile) -> Judgement:
                 enclosed.add(predicate.gate)
             if is_proof(predicate):
                 proved.say(by & depositor_ids, contract_of_proof(predicate))
-            if is_whole_replay(predicate):
+            if item.is_whole_replay:
                 verifiers |= by & verifier_ids
     is_method = provenance is None
     contract = (proved if is_method else terms).in_force(trust.threshold(DEPOSITOR))
@@ -360,12 +364,30 @@ def _replay_hint(trust: TrustFile, needed: int, what: str) -> str:
     return f"kvg replay {what} --sign --key KEY, by a key that is a verifier: {names}"
 
 
-def is_whole_replay(outcome: TestResult) -> bool:
-    """Whether ``outcome`` is a replay that passed and says that every page was equal."""
-    if outcome.gate != REPLAY or outcome.result != PASSED:
+def said_pages(equal: int, n_pages: int) -> str:
+    """How a replay says how many of the artifact's pages were equal."""
+    return f"{_PAGES}{equal} of {n_pages}"
+
+
+def is_whole_replay(statement: Statement | None, n_pages: Callable[[], int | None]) -> bool:
+    """Whether ``statement`` is that a replay passed and found every page of the artifact equal.
+
+    ``n_pages`` gives how many that has, None where its manifest can't be read; it is asked of a
+    replay that passed alone.
+    """
+    outcome = statement.predicate if statement is not None else None
+    if not isinstance(outcome, TestResult) or (outcome.gate, outcome.result) != (REPLAY, PASSED):
         return False
-    counts = [re.fullmatch(_PAGES, item.name, re.ASCII) for item in outcome.configuration]
-    return any(found is not None and found[1] == found[2] for found in counts)
+    needed = n_pages()
+    said = [item.name for item in outcome.configuration if item.name.startswith(_PAGES)]
+    return needed is not None and needed > 0 and said == [said_pages(needed, needed)]
+
+
+def _n_pages(store: Store, digest: Digest) -> int | None:
+    try:
+        return len(store.manifest(digest).pages)
+    except (Corrupt, Incompatible, Unreadable):
+        return None
 
 
 def is_proof(outcome: TestResult) -> bool:

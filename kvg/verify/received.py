@@ -8,7 +8,13 @@ from kvg.digest import Digest, short
 from kvg.objects.statement import Statement
 from kvg.signing.dsse import parse_envelope, signers
 from kvg.trust import TrustFile
-from kvg.verify.judgement import Judgement, Opened, amount, parse_envelope_statement
+from kvg.verify.judgement import (
+    Judgement,
+    Opened,
+    amount,
+    is_whole_replay,
+    parse_envelope_statement,
+)
 
 
 def judge_received(
@@ -16,16 +22,18 @@ def judge_received(
     digest: Digest,
     envelopes: Iterable[tuple[str, int, Digest, bytes]],
     *,
+    n_pages: int,
     what: str,
 ) -> Judgement:
     """What (log, position in it, digest, bytes) of each envelope come to by ``trust``.
 
     The caller has read the positions from those logs under checked checkpoints, and has checked the
-    bytes against their digests. A revoked key counts by its position there. Raises ``Corrupt`` on
-    a malformed envelope, ``Untrusted`` on one that is about another artifact.
+    bytes against their digests; ``n_pages`` are those of the manifest. A revoked key counts by its
+    position there. Raises ``Corrupt`` on a malformed envelope, ``Untrusted`` on one that is about
+    another artifact.
     """
     opened = tuple(
-        _open(trust, digest, origin, index, name, data, what=what)
+        _open(trust, digest, origin, index, name, data, n_pages=n_pages, what=what)
         for origin, index, name, data in envelopes
     )
     return amount(opened, trust)
@@ -39,6 +47,7 @@ def _open(
     name: Digest,
     data: bytes,
     *,
+    n_pages: int,
     what: str,
 ) -> Opened:
     label = f"{what}: attestation {short(name)}"
@@ -56,4 +65,5 @@ def _open(
         counted,
         tuple(s.keyid for s in envelope.signatures if trust.find(s.keyid) is None),
         tuple(keyid for keyid in by if keyid not in counted),
+        is_whole_replay(statement, lambda: n_pages),
     )

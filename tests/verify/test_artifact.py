@@ -37,9 +37,10 @@ def gate(name: str, result: Result = PASSED) -> TestResult:
     return TestResult(result, name, evidence=(Resource("log", sha256(b"evidence")),))
 
 
-def replayed(pages: str = "pages 6 of 6") -> TestResult:
+def replayed(*pages: str) -> TestResult:
     """What ``kvg replay --sign`` attests of a run that found all equal."""
-    return TestResult(PASSED, "replay", configuration=(Resource(pages),))
+    said = pages or ("pages 6 of 6",)
+    return TestResult(PASSED, "replay", configuration=tuple(map(Resource, said)))
 
 
 def trusted(store: Store, key: PrivateKey, roles: Sequence[str]) -> None:
@@ -240,8 +241,19 @@ def test_a_replay_of_some_pages_is_no_verifiers_word(tmp_path: Path) -> None:
     trusted(store, BOB, [VERIFIER])
     store.set_trust(sign_trust(store.trust.with_threshold(VERIFIER, 1), [ALICE]))
     made = a.deposit(store, key)
-    for said in (gate("replay"), replayed("pages 5 of 6"), replayed("pages 0 of 0")):
-        say(store, BOB, made.digest, said)
+    assert len(made.manifest.pages) == 6
+    for pages in (
+        ("samples 5 of 5",),
+        ("pages 5 of 6",),
+        ("pages 0 of 0",),
+        ("pages 1 of 1",),
+        ("pages 7 of 7",),
+        ("pages 06 of 06",),
+        ("pages 0 of 6", "pages 3 of 3"),
+        ("pages 0 of 6", "pages 6 of 6"),
+        ("pages 6 of 6", "pages 6 of 6"),
+    ):
+        say(store, BOB, made.digest, replayed(*pages))
         with pytest.raises(Untrusted, match="0 of 1 trusted verifiers"):
             verify_artifact(store, made.digest)
     say(store, key, made.digest, replayed())  # a depositor is no verifier

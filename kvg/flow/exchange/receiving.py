@@ -142,7 +142,9 @@ class Receiver:
             (origin, index, name, bytes(self._first(self._envelope(name, what), what)))
             for origin, index, name in attestations
         ]
-        judgement = judge_received(self._store.trust, digest, envelopes, what=what)
+        judgement = judge_received(
+            self._store.trust, digest, envelopes, n_pages=len(manifest.pages), what=what
+        )
         require(judgement)
         named = tuple(dict.fromkeys(d for *_, data in envelopes for d in digests_named(data)))
         resources = self._offered(named)

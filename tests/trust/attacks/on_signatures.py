@@ -126,9 +126,19 @@ def a_verifier_signs_a_deposit(w: World) -> None:
 def one_verifier_replays_twice_towards_a_threshold(w: World) -> None:
     w.trusting(lambda t: t.with_key(BOB.public, [VERIFIER]), ALICE)
     w.trusting(lambda t: t.with_threshold(VERIFIER, 2), ALICE)
-    for pages in ("pages 6 of 6", "pages 7 of 7"):
-        said = TestResult(PASSED, "replay", configuration=(Resource(pages),))
+    for samples in ("samples 5 of 5", "samples 6 of 6"):
+        configuration = (Resource(samples), Resource("pages 6 of 6"))
+        said = TestResult(PASSED, "replay", configuration=configuration)
         a.attest(w.store, BOB, w.made.digest, encode_test_result(w.made.digest, said))
+    w.graft()
+
+
+@refused(Untrusted)
+def a_replay_saw_all_of_fewer_pages(w: World) -> None:
+    w.trusting(lambda t: t.with_key(BOB.public, [VERIFIER]), ALICE)
+    w.trusting(lambda t: t.with_threshold(VERIFIER, 1), ALICE)
+    said = TestResult(PASSED, "replay", configuration=(Resource("pages 1 of 1"),))
+    a.attest(w.store, BOB, w.made.digest, encode_test_result(w.made.digest, said))
     w.graft()
 
 
