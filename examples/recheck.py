@@ -59,7 +59,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from rechecking.files import check_results
 from rechecking.rows import Wrong, need, parse
 
-RECEIPT = r"c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
+HEAD = "c2sp.org/tlog-proof@v1\n"
+RECEIPT = re.compile(r"(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+\s*")
+MAX_RECEIPT = 1 << 20
 STATEMENT = "application/vnd.in-toto+json"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 EXPONENT = {"BF16": ("H", 0x7F80), "F16": ("H", 0x7C00), "F32": ("I", 0x7F800000)}
@@ -280,10 +282,11 @@ def check_said(found: list[tuple[str, str, dict]], threshold: int) -> list[str]:
 def check_receipts(text: str, verifier: str, digest: str) -> set[str]:
     """The envelopes that the log holds for ``digest``, each proved to be there."""
     name, key, expected = read_verifier(verifier)
-    held, whole = set(), re.compile(RECEIPT)
-    need(not whole.sub("", text).strip(), "receipts: something among them is none")
-    for receipt in whole.findall(text):
-        entry = check_receipt(receipt, name, expected, key)
+    held, (before, *receipts) = set(), text.split(HEAD)
+    whole = all(len(part) <= MAX_RECEIPT and RECEIPT.fullmatch(part) for part in receipts)
+    need(whole and not before.strip(), "receipts: something among them is none")
+    for receipt in receipts:
+        entry = check_receipt(HEAD + receipt.rstrip(), name, expected, key)
         if entry["type"] == "attestation" and entry["subject"] == digest:
             held.add(entry["envelope"])
     return held

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kvg.errors import Corrupt, Untrusted
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     Signer = Callable[[Checkpoint], tuple[str, PublicKey]]
     """The name and key of who must have signed a checkpoint."""
 
-_PART = r"^(?:c2sp\.org/|extra |index \d|— )"
+_PART = re.compile(r"^(?:c2sp\.org/|extra |index \d|— )", re.M)
 """How lines begin that stand in a receipt alone."""
-_RECEIPT = r"^c2sp\.org/tlog-proof@v1\n(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+"
+_HEAD = re.compile(r"^c2sp\.org/tlog-proof@v1$", re.M)
+"""The first line of each, which none has again: what is between two is looked at once."""
+_RECEIPT = re.compile(r"(?:.+\n)+\n(?:.+\n)+\n(?:— .+\n)+")
 MAX_TEXT_BYTES = 64 << 20
 
 
@@ -45,16 +48,35 @@ def check_receipts(
     nothing: another log, another entry, no signature by that key.
     """
     text = data.decode("utf-8", "replace") if len(data) < MAX_TEXT_BYTES else ""
-    found = re.findall(_RECEIPT, text, re.M)
+    found, between = _split(text)
     if not found:
         raise Corrupt("no receipt in the file", hint="kvg log REF --receipt > FILE")
-    if re.search(_PART, re.sub(_RECEIPT, "", text, flags=re.M), re.M):
+    if any(_PART.search(part) for part in between):
         raise Corrupt(
             "a receipt in the file is cut or altered", hint="kvg log REF --receipt > FILE"
         )
     signer = _own_signer(own()) if verifier is None else _given_signer(verifier)
     for number, text in enumerate(found):
         yield _check(text.encode("utf-8"), signer, f"receipt {number + 1}")
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """What has the form of a receipt in ``text``, and all that stands before, between and behind.
+
+    Linear in the length of ``text``: of what has no end like one no more is read than of the
+    longest receipt.
+    """
+    from kvg.log.receipts import MAX_RECEIPT_SIZE
+
+    found: list[str] = []
+    heads = [head.start() for head in _HEAD.finditer(text)]
+    between = [text[: heads[0]] if heads else text]
+    for start, stop in pairwise([*heads, len(text)]):
+        receipt = _RECEIPT.match(text, start, min(stop, start + MAX_RECEIPT_SIZE))
+        end = start if receipt is None else receipt.end()
+        found += [] if receipt is None else [receipt[0]]
+        between.append(text[end:stop])
+    return found, between
 
 
 def _given_signer(line: str) -> Signer:

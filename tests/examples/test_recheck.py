@@ -193,6 +193,16 @@ def test_without_the_receipts(tmp_path: Path) -> None:
     assert recheck(*words[:-2]).returncode == 0
 
 
+@pytest.mark.parametrize("piece", ["", "x\n", "x\n\n", "x\n\nx\n\n"])
+def test_no_receipts_take_more_than_their_length(tmp_path: Path, piece: str) -> None:
+    """Looked at from every head to the end they would take minutes."""
+    words = export(tmp_path)
+    with open(tmp_path / "out" / "receipts", "a") as file:
+        file.write(f"c2sp.org/tlog-proof@v1\n{piece}" * (1 << 17))
+    done = recheck(*words)
+    assert done.returncode == 1 and "something among them is none" in done.stderr
+
+
 def test_who_did_not_sign(tmp_path: Path) -> None:
     words = export(tmp_path)
     other = tmp_path / "other.pub"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ import pytest
 from kvg.digest import sha256
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.remote import Access, open_remote
-from kvg.remote.distribution import Registry, is_of_domain
+from kvg.remote.distribution import Registry, is_of_domain, parse_challenge
 from kvg.remote.docker_login import login_for
 from kvg.remote.registry import is_ref_tag, tag_of
 from tests.remote.programs import PASSWORD, USER, Oci, registry
@@ -202,6 +204,19 @@ def test_a_blob_on_another_host_gets_no_login(tmp_path: Path) -> None:
     assert any("Authorization" in headers for *_, headers in own)
     assert [path for _, path, _ in asked] == ["/blob?signature=x"]
     assert not any("Authorization" in headers for *_, headers in asked)
+
+
+def test_a_challenge_takes_no_more_than_its_length() -> None:
+    """Tried from every letter, a name of a million takes an hour."""
+    assert parse_challenge('Bearer realm="https://a/b?c",service="s, t", x="",y=z') == (
+        "bearer",
+        {"realm": "https://a/b?c", "service": "s, t", "x": ""},
+    )
+    code = "from kvg.remote.distribution import *; print(parse_challenge('Bearer ' + 'a' * 10**6))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == "('bearer', {})\n", done.stderr
 
 
 LIES: dict[str, Handle] = {
