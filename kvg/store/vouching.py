@@ -31,12 +31,16 @@ _TRIES: Final = 8
 """How often others may publish meanwhile before the whole index is held against the log."""
 
 
+class TurnedRef(Corrupt):
+    """A ref stands for something else than the index said, and what was found by it is that."""
+
+
 def vouch(store: Store, digest: Digest, *, ref: str | None = None) -> None:
     """Hold against the log what the index says of trust, of the statements about ``digest``, and of
     what ``ref``, the name by which it was found, stands for.
 
     It takes a look at every entry of the log, once for each position of it in a process, and no
-    time where ``vouch_all`` has been had for that position. Raises ``Corrupt`` where ``ref`` does
+    time where ``vouch_all`` has been had for that position. Raises ``TurnedRef`` where ``ref`` does
     not stand for ``digest``, as the index had said.
     """
     named = ref if ref is not None and is_ref_name(ref) else None
@@ -106,7 +110,7 @@ def _same(a: Iterator[tuple[bytes, bytes]], b: Iterator[tuple[bytes, bytes]]) ->
 def _check_ref(store: Store, digest: Digest, ref: str | None) -> None:
     stands_for = None if ref is None else store.ref(ref)
     if stands_for is not None and stands_for != digest:
-        raise Corrupt(
+        raise TurnedRef(
             f"{ref}: the index said {short(digest)}, and the log says {short(stands_for)}",
             hint="the index is made anew from the log: try again",
         )

@@ -136,6 +136,7 @@ class ArtifactBegun:
     def end(self) -> ArtifactCheck:
         """What there is to say of it."""
         store, what = self._asked.store, self._what
+        self._check_ref()
         if self._manifest is not None:
             check_ids(store, self.digest, self._manifest, what, self._notes)
         signed = Notes()
@@ -156,6 +157,17 @@ class ArtifactBegun:
             self._absent,
             frozenset(self._good),
         )
+
+    def _check_ref(self) -> None:
+        """What else the log says than the index, and what is wrong with it, ``judged`` sees."""
+        from kvg.store.vouching import TurnedRef, vouch
+
+        try:
+            vouch(self._asked.store, self.digest, ref=self.target[0])
+        except TurnedRef as error:
+            self._notes.findings.append(finding_of(error, self._what))
+        except KvgError:
+            return
 
     def _pages(self, manifest: Manifest, checked: Container[PageUse]) -> Iterator[Page]:
         """The pages that are to be read, each once for each thing that it is said to be."""

@@ -104,6 +104,9 @@ def test_a_ref_that_was_turned_back_is_seen(tmp_path: Path) -> None:
         verify_artifact(store, old, ref="a")
     assert store.ref("a") == new and verify_artifact(store, new, ref="a").digest == new
     store = forge(store, turn_back)
+    *found, _ = check_store(store, [("a", store.refs()["a"])])
+    assert [(item.object, item.code) for item in found] == [("a", 5)]  # type: ignore[union-attr]
+    store = forge(store, turn_back)
     assert problems(store) == [] and store.ref("a") == new
 
 
