@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
 from kvg.errors import Corrupt, Incompatible
 
 Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None"
 """A value of a kvg document: JSON without floats."""
+
+T = TypeVar("T")
 
 MAX_INTEGER = 2**53 - 1
 MAX_DEPTH = 64
@@ -62,7 +64,7 @@ def _parse(data: bytes | str, what: str) -> tuple[Json, bool]:
         text = data if isinstance(data, str) else data.decode("utf-8")
         value = json.loads(
             text,
-            object_pairs_hook=_unique,
+            object_pairs_hook=unique,
             parse_float=_no_float,
             parse_constant=_no_float,
             parse_int=_small_int,
@@ -116,8 +118,9 @@ def as_list(value: Json, *, what: str) -> Sequence[Json]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    out: dict[str, Json] = {}
+def unique(pairs: list[tuple[str, T]]) -> dict[str, T]:
+    """An object of JSON, for ``json.loads``. Raises ``ValueError`` when a key is there twice."""
+    out: dict[str, T] = {}
     for key, value in pairs:
         if key in out:
             raise ValueError(f"duplicate key {key[:40]!r}")

@@ -38,8 +38,14 @@ def parse(data: bytes, what: str) -> Row:
         need(len({name for name, _ in pairs}) == len(pairs), f"{what}: a JSON key appears twice")
         return dict(pairs)
 
+    def finite(text: str) -> float:
+        need(math.isfinite(float(text)), f"{what}: {text[:40]} is no number")
+        return float(text)
+
     try:
-        value = json.loads(data.decode(), object_pairs_hook=unique)
+        value = json.loads(
+            data.decode(), object_pairs_hook=unique, parse_float=finite, parse_constant=finite
+        )
     except (ValueError, RecursionError) as error:
         raise Wrong(f"{what}: not JSON: {error}") from None
     need(isinstance(value, dict), f"{what}: not a JSON object")

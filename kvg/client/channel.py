@@ -130,7 +130,7 @@ def _lines(answer: BinaryIO, place: Place) -> Iterator[dict[str, object]]:
 def _parse(raw: bytes, place: Place) -> dict[str, object]:
     try:
         value = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise RemoteFailed(

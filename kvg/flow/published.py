@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kvg import durable
+from kvg import canon, durable
 from kvg.digest import is_digest, sha256
 from kvg.errors import Corrupt, NotFound, Unreadable
 from kvg.flow.records.audit import PublishedFigure
@@ -90,14 +91,23 @@ def _parts(data: bytes, name: str) -> Iterator[Row]:
 
 def _object(data: bytes, what: str) -> Row:
     try:
-        row = json.loads(data)
+        row = json.loads(
+            data, object_pairs_hook=canon.unique, parse_float=_finite, parse_constant=_finite
+        )
         if b"\\u" in data:  # the one way in for half a surrogate pair
             json.dumps(row, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError):
-        row = None
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"{what}: malformed JSON: {error}") from None
     if not isinstance(row, dict):
         raise Corrupt(f"{what}: not a JSON object")
     return row
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]}: no number")
+    return number
 
 
 def _kind(row: Row) -> str:

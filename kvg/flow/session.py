@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
-from kvg import durable
+from kvg import canon, durable
 from kvg.client.channel import call, parse_error
 from kvg.client.place import Place, check_name, check_private, find_place, make_folder
 from kvg.errors import Conflict, Incompatible, KvgError
@@ -163,8 +163,8 @@ def _open_log(path: Path) -> int:
 
 def _first_line(data: bytes, name: str, log: Path) -> Mapping[str, object]:
     try:
-        value = json.loads(data)
-    except ValueError:
+        value = json.loads(data, object_pairs_hook=canon.unique)
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise KvgError(f"session {name}: ended before it listened", hint=f"see {log}")

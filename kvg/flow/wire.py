@@ -46,20 +46,15 @@ def parse_request(kind: type[T], value: object) -> T:
 
 def parse_body(data: bytes) -> Mapping[str, object]:
     """A JSON object of a request's body. Raises ``UsageError``."""
+    from kvg import canon
+
     try:
-        value = json.loads(data, object_pairs_hook=_unique)
+        value = json.loads(data, object_pairs_hook=canon.unique)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"request: malformed JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise UsageError("request: not a JSON object")
     return cast("Mapping[str, object]", value)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kvg import durable
+from kvg import canon, durable
 from kvg.errors import Corrupt
 from kvg.objects.manifest import FloatJson
 
@@ -16,7 +16,7 @@ def json_file(path: Path) -> FloatJson:
     """Foreign JSON with floats, duplicate keys refused. Raises ``NotFound`` and ``Corrupt``."""
     data = read_file(path)
     try:
-        return json.loads(data, object_pairs_hook=unique)  # type: ignore[no-any-return]
+        return json.loads(data, object_pairs_hook=canon.unique)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
         raise Corrupt(
             f"{path}: malformed JSON: {error}", hint="the file is damaged: copy it again"
@@ -30,14 +30,6 @@ def read_file(path: Path) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise Corrupt(f"{path}: larger than {MAX_FILE_BYTES} bytes")
     return data
-
-
-def unique(pairs: list[tuple[str, FloatJson]]) -> dict[str, FloatJson]:
-    """An object of JSON, for ``json.loads``. Raises ``ValueError`` when a key is there twice."""
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        raise ValueError("duplicate key")
-    return out
 
 
 def first_line(error: Exception) -> str:

@@ -17,7 +17,6 @@ from kvg import canon, durable
 from kvg.crew import Crew
 from kvg.digest import Digest, Sha256Stream, parse_digest, sha256
 from kvg.errors import Corrupt, Incompatible, NotFound
-from kvg.model.foreign import unique
 from kvg.report import Report
 
 MAX_HEADER_BYTES = 100 << 20
@@ -75,7 +74,7 @@ def stored_tensors(path: Path) -> tuple[StoredTensor, ...]:
             raise Corrupt(f"{path}: not a safetensors file", hint=DAMAGED)
         raw = file.read(length)
     try:
-        header = json.loads(raw, object_pairs_hook=unique)
+        header = json.loads(raw, object_pairs_hook=canon.unique)
         found = [
             _stored_tensor(path, name, entry, 8 + length, size)
             for name, entry in header.items()
@@ -164,7 +163,7 @@ def cache_key(path: Path, dtype: str) -> bytes | None:
 def _indexed_files(index: Path) -> tuple[str, ...]:
     try:
         with open(index, "rb") as file:
-            named = json.load(file, object_pairs_hook=unique)["weight_map"].values()
+            named = json.load(file, object_pairs_hook=canon.unique)["weight_map"].values()
         names = tuple(sorted({str(name) for name in named}))
     except (OSError, ValueError, KeyError, AttributeError, RecursionError):
         raise Corrupt(f"{index}: malformed") from None

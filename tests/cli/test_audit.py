@@ -380,7 +380,20 @@ def test_standard_output_is_no_file(
     assert not Path("-").exists()
 
 
-@pytest.mark.parametrize("data", [b"not json\n", b"[1]\n", b'{"a": 1}\n\xff\n', b"[" * 9999])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not json\n",
+        b"[1]\n",
+        b'{"a": 1}\n\xff\n',
+        b"[" * 9999,
+        b'{"type": "x-row", "type": "x"}\n',
+        b'{"type": "x", "a": {"b": 1, "b": 1}}\n',
+        b'{"type": "x", "a": NaN}\n',
+        b'{"type": "x", "a": [-Infinity]}\n',
+        b'{"type": "x", "a": 1e999}\n',
+    ],
+)
 def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: bytes) -> None:
     Path("r.jsonl").write_bytes(data)
     assert kvg("audit", "--results", "r.jsonl").code == 5
@@ -396,8 +409,6 @@ def test_what_is_no_file_of_results(stored: Stored, kvg: Run, home: Path, data: 
 @pytest.mark.parametrize(
     "row",
     [
-        '{"tokens": NaN, "prefill_ms": 1, "first_token_ms": 2}',
-        '{"tokens": Infinity, "prefill_ms": 1, "first_token_ms": 2}',
         '{"tokens": -5, "prefill_ms": 1, "first_token_ms": 2}',
         '{"tokens": 1' + "0" * 400 + ', "prefill_ms": 1, "first_token_ms": 2}',
         '{"tokens": 5e-324, "prefill_ms": 1e308, "first_token_ms": 5e-324}',

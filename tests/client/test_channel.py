@@ -58,6 +58,7 @@ def test_lines_come_back(serve: Serve) -> None:
         OK + b'{"type": "a"}\n{"type": "en',
         OK + b"<html>\n" + END,
         OK + b"[]\n" + END,
+        OK + b"[" * 9999 + b"\n" + END,
         b"HTTP/1.1 400 Bad Request\r\n\r\nInvalid HTTP request received.",
         b"\0" * 5000,
     ],

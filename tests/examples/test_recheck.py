@@ -427,3 +427,11 @@ def test_a_dropped_row_fails(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:5] + lines[6:]) + "\n")
     assert recheck("--results", tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_what_is_no_number_fails(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "exactness.jsonl"
+    path.write_text(f'{{"type": "x", "a": {number}}}\n')
+    done = recheck("--results", path)
+    assert done.returncode == 1 and f"{number} is no number" in done.stderr
