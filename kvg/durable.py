@@ -184,11 +184,14 @@ def plain(
 ) -> int:
     """Open a plain file: an opener for ``open`` that never waits for a pipe's other end.
 
-    Raises ``Corrupt`` for a pipe, a socket, a device or a folder in its place, else ``OSError``.
+    Raises ``Corrupt`` for a pipe, a socket, a device or a folder in its place, ``LinkFound`` for a
+    link that ``flags`` say not to follow, else ``OSError``.
     """
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=dir_fd)
     except OSError as error:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise LinkFound(path) from None
         if error.errno not in (errno.ENXIO, errno.ENODEV, errno.EISDIR):
             raise
         raise _not_plain(path) from None
@@ -327,10 +330,10 @@ def write_new(
 
 
 class LinkFound(Corrupt):
-    """A link lies where a folder should, at ``path``."""
+    """A link lies where a folder or a plain file should, at ``path``."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: a link")
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(f"{path}: a link", hint="what it leads to belongs in its place")
         self.path = path
 
 

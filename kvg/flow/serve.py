@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from kvg.errors import UsageError
+from kvg.flow.settings import counted_in
 from kvg.remote.address import open_folder
 from kvg.remote.serving import Server
 
@@ -24,7 +26,7 @@ def serve(
         folder = settings.cwd / path.expanduser()
     except RuntimeError:
         raise UsageError(f"{path}: no such user's home") from None
-    files = open_folder(folder)
+    files = open_folder(folder, keeper=partial(counted_in, settings))
     try:
         Server(files, source, sink, is_read_only=is_read_only).run()
     finally:

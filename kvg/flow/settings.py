@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvg.flow.records.findings import Finding
     from kvg.flow.resident import Seat
     from kvg.objects.manifest import Manifest
+    from kvg.remote.directory import Counted
     from kvg.signing.keys import PrivateKey
     from kvg.store.config import Config
     from kvg.store.store import Store
@@ -164,6 +165,20 @@ def open_store(settings: Settings, *, is_checked: bool = False) -> Store:
     if not is_checked:
         tell_unknown(store.config, settings.report)
     return store
+
+
+def counted_in(settings: Settings, root: Path) -> Counted | None:
+    """How objects are counted that are written into the folder ``root`` as to a remote: by the
+    quota of the store that it is; None where it is none, or has no quota.
+
+    Raises ``Corrupt`` where its configuration does not say.
+    """
+    if not _is_bare(root):
+        return None
+    from kvg.store.store import Store
+
+    store = Store(root, lock_wait=settings.lock_wait, report=settings.report)
+    return None if store.quota.limit is None else store.objects.counted
 
 
 def open_damaged(settings: Settings) -> tuple[Store, tuple[Finding, ...]]:

@@ -12,7 +12,7 @@ from kvg.frozen import frozen
 
 if TYPE_CHECKING:
     from kvg.remote.access import Access
-    from kvg.remote.directory import DirectoryFiles
+    from kvg.remote.directory import DirectoryFiles, Keeper
     from kvg.remote.files import Files
     from kvg.remote.remote import Remote
 
@@ -236,11 +236,14 @@ def shown_text(text: str) -> str:
     return "".join(mark if mark.isprintable() else "\ufffd" for mark in text)
 
 
-def open_remote(url: str, *, cwd: Path, access: Access | None = None) -> Remote:
+def open_remote(
+    url: str, *, cwd: Path, access: Access | None = None, keeper: Keeper | None = None
+) -> Remote:
     """The remote at ``url``: a path (from ``cwd``), or an address of one of ``KINDS``.
 
-    ``access`` is what the user's surroundings say of logins. Nothing is looked at yet. Raises
-    ``UsageError``, and ``Incompatible`` where an extra of the distribution is needed.
+    ``access`` is what the user's surroundings say of logins, ``keeper`` counts what is written into
+    a folder. Nothing is looked at yet. Raises ``UsageError``, and ``Incompatible`` where an extra
+    of the distribution is needed.
     """
     from kvg.remote.access import Access
     from kvg.remote.file_remote import FileRemote
@@ -250,10 +253,12 @@ def open_remote(url: str, *, cwd: Path, access: Access | None = None) -> Remote:
         from kvg.remote.registry import RegistryRemote
 
         return RegistryRemote(url, access or Access())
-    return FileRemote(_files(url, address, cwd, access or Access()))
+    if address.kind in ("", "file"):
+        return FileRemote(open_folder(cwd / address.path, keeper=keeper))
+    return FileRemote(_files(url, address, access or Access()))
 
 
-def _files(url: str, address: Address, cwd: Path, access: Access) -> Files:
+def _files(url: str, address: Address, access: Access) -> Files:
     if address.kind in WEB:
         from kvg.remote.http import HttpFiles
 
@@ -262,18 +267,17 @@ def _files(url: str, address: Address, cwd: Path, access: Access) -> Files:
         from kvg.remote.ssh import SshFiles
 
         return SshFiles(url, access)
-    if address.kind == "s3":
-        from kvg.remote.s3 import S3Files
+    from kvg.remote.s3 import S3Files
 
-        return S3Files(url, access)
-    return open_folder(cwd / address.path)
+    return S3Files(url, access)
 
 
-def open_folder(path: Path) -> DirectoryFiles:
-    """The files of a remote in the folder ``path``, or of the store in it."""
+def open_folder(path: Path, *, keeper: Keeper | None = None) -> DirectoryFiles:
+    """The files of a remote in the folder ``path``, or of the store in it. ``keeper``: see
+    ``open_remote``."""
     from kvg.remote.directory import DirectoryFiles
 
-    return DirectoryFiles(_folder(path))
+    return DirectoryFiles(_folder(path), keeper=keeper)
 
 
 def _folder(path: Path) -> Path:

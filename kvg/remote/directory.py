@@ -8,7 +8,8 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,16 @@ from kvg.remote.files import PIECE_BYTES, Head
 from kvg.remote.tree import folders_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from kvg.digest import Buffer, Digest
+
+    Counted = Callable[[Iterable[Buffer]], Generator[Buffer, None, None]]
+    """Gives the parts of an object on, each once there is room for it in the store that the folder
+    is, and until it is written. Raises ``NoSpace``."""
+
+    Keeper = Callable[[Path], Counted | None]
+    """How what is written into a folder is counted; None where nobody counts it."""
 
 STAGING = "tmp"
 _STAGED = f"{STAGING}/any"
@@ -39,8 +49,10 @@ class DirectoryFiles:
     keeps_folders = True
     writes_in_turn = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keeper: Keeper | None = None) -> None:
+        """``keeper`` is asked once, before the first object is written."""
         self._folder = folder
+        self._keeper = keeper
         self._prefix = f"{folder}{os.sep}"
         self._staging = folder / STAGING
         self._guard = threading.Lock()
@@ -98,6 +110,9 @@ class DirectoryFiles:
         if not is_object:
             self._name_for_good()
         with _refused(self._folder), ExitStack() as stack:
+            counted = self._counted if is_object else None
+            if counted is not None:
+                parts = stack.enter_context(closing(counted(parts)))
             held = self._held(name, stack, n_named=1 if is_object else None)
             if is_object:
                 with self._guard:
@@ -112,6 +127,10 @@ class DirectoryFiles:
                 staged.publish(is_named_for_good=not is_object)
 
         return end
+
+    @cached_property
+    def _counted(self) -> Counted | None:
+        return None if self._keeper is None else self._keeper(self._folder)
 
     def _held(
         self, name: str, stack: ExitStack, *, n_named: int | None = None

@@ -90,7 +90,8 @@ class Lock:
     def _open(self) -> int:
         with durable.translated(self._path):
             try:
-                fd = durable.open_in_folder(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+                fd = durable.open_in_folder(self._path, flags, 0o666)
                 durable.open_to_group(self._path)
                 return fd
             except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kvg import durable
@@ -19,7 +19,7 @@ from kvg.digest import (
     sha256_all,
     short,
 )
-from kvg.errors import Corrupt, NotFound
+from kvg.errors import Corrupt, Incompatible, NoSpace, NotFound
 from kvg.frozen import frozen
 from kvg.store.layout import check_no_link
 from kvg.store.object_files import LIMIT_BYTES, ObjectFiles
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 FILE_MODE = 0o444
+ROOM_THERE = "kvg remote gc; or, at that store, allow more with kvg quota SIZE"
+"""What helps who writes into a store that is a remote."""
 
 
 @frozen
@@ -224,6 +226,41 @@ class ObjectFolder(ObjectFiles):
         part.remove()
         self.quota.release(size_bytes)
 
+    def counted(self, parts: Iterable[Buffer]) -> Generator[Buffer, None, None]:
+        """``parts`` of the stored form of an object that is written here by another way than a put.
+
+        Each is reserved when it is asked for and has to be written before the next one is; none is
+        given before there is room for all that the header speaks of. What is not written to the end
+        stays counted until the sum is taken anew. Close it where it is not read to its end. Raises
+        ``NoSpace``.
+        """
+        is_first = True
+        for part in parts:
+            size_bytes = memoryview(part).nbytes
+            if is_first:
+                self._check_room(max(size_bytes, _told_size(part)))
+                is_first = False
+            while True:
+                with self.lock.shared():  # until it is written: who takes the sum sees it
+                    if self.quota.reserve(size_bytes, is_counted=False):
+                        yield part
+                        break
+                self._check_room(size_bytes)
+
+    def _check_room(self, size_bytes: int) -> None:
+        """Raise ``NoSpace`` where ``size_bytes`` more have no room, by a sum that holds."""
+
+        def attempt(is_counted: bool) -> bool | None:
+            if not self.quota.reserve(size_bytes, is_counted=is_counted):
+                return None
+            self.quota.release(size_bytes)
+            return True
+
+        try:
+            self._with_room(attempt)
+        except NoSpace as error:
+            raise NoSpace(error.message, hint=ROOM_THERE) from None
+
     def _put(
         self,
         digest: Digest,
@@ -364,6 +401,16 @@ class ObjectFolder(ObjectFiles):
         durable.remove_all(self.stored_path(digest) for digest in digests)
         self.quota.release(size)
         return size
+
+
+def _told_size(stored: Buffer) -> int:
+    """How long the header at the beginning of ``stored`` says that all of it is; 0 without one."""
+    from kvg import codec as kvz
+
+    try:
+        return kvz.parse_header(stored, what="header").stored_size
+    except (Corrupt, Incompatible):
+        return 0
 
 
 def _size_of(path: Path) -> int:

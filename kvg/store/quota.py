@@ -102,7 +102,7 @@ class Quota:
     @contextmanager
     def _open(self) -> Iterator[int]:
         with durable.translated(self._path):
-            fd = durable.plain(str(self._path), os.O_RDWR | os.O_CREAT)
+            fd = durable.plain(str(self._path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 durable.open_to_group(self._path)

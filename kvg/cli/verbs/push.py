@@ -34,6 +34,9 @@ def push(
     What somebody took off there, as a fetch or pull has seen, is put back where it is named, or
     moved here since; a push without names leaves it off, and says so.
 
+    A remote that is a store with a quota keeps within it: what has no room there is refused before
+    it is written (exit 10), and no ref moves.
+
     What lies in the place of a ref and can't be one, or stands for no value of it, is replaced, and
     --delete takes it off.
     """

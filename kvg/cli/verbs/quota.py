@@ -18,7 +18,8 @@ def quota(
     """Show or set the limit on what the store takes.
 
     The limit is hard: objects, temporary files and lost-found count, and what would get past it is
-    refused before it is written (exit 10). Without SIZE, show the limit and what is used.
+    refused before it is written (exit 10), a push to this store too, into its folder or by ssh.
+    Without SIZE, show the limit and what is used.
     """
     from kvg.flow import quota as flows
 

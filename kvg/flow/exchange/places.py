@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import NotFound, UsageError
+from kvg.flow.settings import counted_in
 from kvg.frozen import frozen
 from kvg.remote.address import STORE_FOLDER, open_remote, parse_address, shown
 from kvg.store.names import MAX_NAME_BYTES, is_ref_name
@@ -185,7 +187,8 @@ def opened(place: Place, settings: Settings) -> Iterator[Remote]:
     if place.own is not None:
         check_other(place.url, place.own, settings, hint=f"kvg remote set {place.name} URL")
         _tell_of_readers(place, place.own, settings)
-    remote = open_remote(place.url, cwd=settings.cwd, access=settings.access)
+    keeper = partial(counted_in, settings)
+    remote = open_remote(place.url, cwd=settings.cwd, access=settings.access, keeper=keeper)
     try:
         yield remote
     finally:
