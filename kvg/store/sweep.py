@@ -118,6 +118,7 @@ class Reach:
         self._refs: frozenset[Digest] = frozenset()
         self._pins: frozenset[Digest] = frozenset()
         self._methods: frozenset[Digest] = frozenset()
+        self._preregistered: frozenset[Digest] = frozenset()
         self._log_size = -1
 
     def __contains__(self, digest: Digest) -> bool:
@@ -135,6 +136,7 @@ class Reach:
             roots.update(self._named_lately(size))
             self._refs = frozenset(store.refs().values())
             self._pins, self._methods = store.pins(), store.methods()
+            self._preregistered = store.preregistered()
             roots |= store.logged_roots()
             self._log_size = size
         for root in roots:
@@ -165,10 +167,26 @@ class Reach:
             self._marks.add(digest)
             if digest in seen or digest in self._expanded:
                 continue
+            if digest in self._preregistered:
+                waiting += self._runs_of(digest)
             said = self._store.attestations(digest)
             if said or digest in self._refs or digest in self._pins:
                 seen.add(digest)
                 waiting += self._mark_needs(digest, [item.envelope for item in said])
+
+    def _runs_of(self, preregistration: Digest) -> Iterator[Digest]:
+        """The artifacts whose runs were committed to, as far as they are here."""
+        from kvg.objects.preregistration import parse_preregistration
+
+        if not self._store.objects.has(preregistration):
+            return
+        what = f"preregistration {short(preregistration)}"
+        raw = bytes(self._store.objects.read(preregistration, what=what))
+        try:
+            found = parse_preregistration(raw, what=what)
+        except (Corrupt, Incompatible):
+            return  # of a kind that is not known here
+        yield from (run.manifest for run in found.runs if self._store.objects.has(run.manifest))
 
     def _mark_needs(self, digest: Digest, envelopes: Sequence[Digest]) -> Iterator[Digest]:
         """Mark what ``digest`` needs, an artifact or a method: its kind comes from what names it.

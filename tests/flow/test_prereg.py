@@ -59,8 +59,12 @@ def test_the_scheduled_reference_too(user: models.User, tiny: dict[str, Path]) -
 
 def test_it_outlives_gc_and_fsck_finds_nothing(put: models.User) -> None:
     made = create_prereg(put.store, put.settings, PreregRequest(("b",), 1))
+    (expected,) = made.artifacts
+    put.store.set_ref("b", None)
     gc(put.store, put.settings)
     assert put.store.objects.has(made.digest)
+    assert [run.exit_code for run in run_prereg(put.store, put.settings, made.digest)][-1] == 0
+    assert put.store.is_complete(expected.manifest)
     assert not [found for found in fsck(put.store, put.settings) if isinstance(found, Finding)]
 
 
