@@ -226,12 +226,12 @@ class Log:
         return self.open_word(word_name(name, key_hash))
 
     def word_names(self) -> tuple[str, ...]:
-        """The files of the words that are kept, ascending."""
+        """The files of the words that are kept, ascending; what has no name of one is none."""
         try:
             names = sorted(path.name for path in (self.folder / WITNESSED).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return ()
-        return tuple(f"{WITNESSED}/{name}" for name in names)
+        return tuple(f"{WITNESSED}/{name}" for name in names if _is_word(name))
 
     def open_word(self, name: str) -> bytes:
         """As ``cosigned``, by the name of the file. Raises ``Corrupt``, ``Untrusted``."""
@@ -467,6 +467,10 @@ class Log:
 def word_name(name: str, key_hash: bytes) -> str:
     """The file for the word of the witness ``name`` with that key."""
     return f"{WITNESSED}/{sha256_bytes(name.encode('utf-8') + key_hash).hex()[:32]}"
+
+
+def _is_word(name: str) -> bool:
+    return len(name) == 32 and not set(name) - set("0123456789abcdef")
 
 
 def _with_signatures(note: bytes, signatures: Sequence[NoteSignature]) -> bytes:

@@ -33,6 +33,9 @@ MAPPED_BYTES = 16 << 20
 
 HEADER_SLACK_BYTES = 1 << 16
 
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+"""What lies in place of a folder holds no object."""
+
 
 class _OpenFile:
     """An object's file, open to be read. Raises what the system's errors stand for."""
@@ -96,7 +99,7 @@ class ObjectFiles:
         """Whether a file is there under the object's name. It proves nothing about its bytes."""
         try:
             return stat.S_ISREG(os.stat(self._stored(digest)).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
+        except _ABSENT:
             return False
         except OSError as error:
             if error.errno == errno.ELOOP:
@@ -108,6 +111,8 @@ class ObjectFiles:
         path = self._stored(digest)
         try:
             return os.stat(path).st_size
+        except _ABSENT:
+            raise NotFound(f"{path}: no such file") from None
         except OSError as error:
             durable.raise_translated(error, path)
 
@@ -311,7 +316,7 @@ class ObjectFiles:
         path = self._stored(digest)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
+        except _ABSENT:
             raise Corrupt(f"{what}: object {short(digest)} missing", hint="kvg fsck") from None
         except OSError as error:
             if error.errno == errno.ELOOP:
@@ -333,7 +338,7 @@ def _is_hex(text: str) -> bool:
 def _sorted_names(folder: Path | str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
+    except _ABSENT:
         return []
     except OSError as error:
         durable.raise_translated(error, folder)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, is_digest
-from kvg.errors import KvgError, NotFound
+from kvg.errors import Corrupt, KvgError, NotFound
+from kvg.store.layout import check_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,6 +90,7 @@ class Pending:
 def open_pending(objects: ObjectFolder, staging: Path) -> Iterator[Pending]:
     """Pending roots for the time of the ``with`` block; its file is gone afterwards."""
     folder = staging / FOLDER
+    check_no_link(str(folder))
     durable.make_dir(folder)
     fd, path = _claim(folder)
     try:
@@ -141,10 +143,18 @@ def remove_dead(staging: Path) -> int:
 
 
 def _files(staging: Path) -> tuple[Path, ...]:
+    """Raises ``Corrupt`` where no folder is there that is the store's: nobody knows its writers."""
+    folder = staging / FOLDER
+    check_no_link(str(folder))
     try:
-        return tuple(sorted((staging / FOLDER).iterdir()))
+        return tuple(sorted(folder.iterdir()))
     except FileNotFoundError:
         return ()
+    except NotADirectoryError:
+        raise Corrupt(
+            f"{folder}: no folder, which belongs there",
+            hint="end all writers of the store, then kvg fsck --repair",
+        ) from None
 
 
 def _open(path: Path) -> int | None:

@@ -49,7 +49,7 @@ from kvg.verify.check import (
 from kvg.verify.findings import Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
-from kvg.verify.strays import REPAIR, stray_finding, strays
+from kvg.verify.strays import REPAIR, leads_out, stray_finding, strays
 
 if TYPE_CHECKING:
     from kvg.log.mending import Copy
@@ -295,9 +295,10 @@ def _fsck(
             tally.repaired += 1
             yield Repaired(name, "made anew")
         for name in dict.fromkeys(fault.object for fault in (*removed, *peers, *sent)):
-            if os.path.lexists(store.root / name):
+            path = store.root / name
+            if os.path.lexists(path) and not leads_out(store, path):
                 tally.repaired += 1
-                yield Repaired(name, "moved", set_aside(store, store.root / name))
+                yield Repaired(name, "moved", set_aside(store, path))
         needs_index = is_readable and bool(index or differing)
         for done in repairs(
             store, tally.bad, stray, refetch, rebuild=needs_index, trust=bool(trust)

@@ -29,6 +29,7 @@ from kvg.store.witnesses import faults, is_about_words, remembered_word
 from kvg.verify.findings import Finding
 from kvg.verify.fsck import Repaired
 from kvg.verify.repairs import set_aside
+from kvg.verify.strays import leads_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,8 +182,8 @@ class _Mending:
             seen = remembered_word(self._store, file)
             if seen is not None:
                 yield from self._put(file, seen)
-            elif os.path.lexists(self._folder / file):
-                yield self._moved(self._folder / file)
+            elif os.path.lexists(path := self._folder / file) and not leads_out(self._store, path):
+                yield self._moved(path)
                 yield _lost(file, "nobody here remembers it", hint=_AGAIN)
 
     def _notes_of(self, name: str, size: int) -> Iterator[bytes | None]:

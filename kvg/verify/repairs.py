@@ -11,7 +11,7 @@ from kvg.digest import Digest, hex_of, sha256, short
 from kvg.store.layout import LOST_FOUND
 from kvg.verify.check import TRUST
 from kvg.verify.fsck import INDEX, LOCK, UNREADABLE, Repaired
-from kvg.verify.strays import is_movable
+from kvg.verify.strays import is_movable, leads_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def _set_aside_object(store: Store, digest: Digest) -> Iterator[Repaired]:
     """Move the object away unless a writer has put a good one in its place meanwhile."""
     with store.lock.exclusive():
         path = store.objects.stored_path(digest)
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) or leads_out(store, path):
             return
         try:
             store.objects.read(digest, what=short(digest))

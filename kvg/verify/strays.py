@@ -113,9 +113,18 @@ def _known(tree: Tree, name: str) -> tuple[Tree | None] | None:
     return next(((tree[item],) for item in tree if re.fullmatch(item, name)), None)
 
 
+def leads_out(store: Store, path: Path) -> bool:
+    """Whether a link lies on the way to ``path``, in the store's folder: what is behind it is not
+    the store's, and is not touched."""
+    inside = path.relative_to(store.root).parents
+    return any((store.root / folder).is_symlink() for folder in inside if folder.parts)
+
+
 def is_movable(store: Store, path: Path) -> bool:
     """Whether a stray is moved: not a link in the store's own folder, which somebody put there, nor
     one in the place of what the store reads, which would then be gone."""
+    if leads_out(store, path):
+        return False
     if not path.is_symlink() or path.is_relative_to(store.objects.folder):
         return True
     return path.parent != store.root and _belonging(store, path) is None
