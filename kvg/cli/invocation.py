@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, chdir
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from kvg.cli.reporting import StderrReport
 from kvg.cli.terminal import ColorChoice, Terminal, look, printable
@@ -172,7 +172,7 @@ def stdin_bytes(most: int = MAX_STDIN_BYTES) -> bytes:
     return read_at_most(sys.stdin.buffer, most, what="standard input")
 
 
-def read_at_most(file: BinaryIO, most: int, *, what: str) -> bytes:
+def read_at_most(file: IO[bytes], most: int, *, what: str) -> bytes:
     """All that is left of ``file``. Raises ``UsageError`` when that is more than ``most`` bytes."""
     data = file.read(most + 1)
     if len(data) > most:

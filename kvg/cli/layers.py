@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Corrupt, KvgError, NotFound, Untrusted, UsageError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Env = Mapping[str, str]
 STORE, USER = "store", "user"
 """The layers that are files: the store's and the user's."""
+
+MAX_PASSPHRASE_BYTES = 1 << 16
+"""The most that what gives a passphrase may give."""
 
 ARITHMETIC = (
     "ATEN_",
@@ -307,7 +310,7 @@ def ask_new_passphrase() -> bytes:
 def _passphrase_from_fd(text: str) -> bytes:
     try:
         with os.fdopen(int(text), "rb") as file:
-            return _first_line(file.read())
+            return _first_line(_read_out(file, "KVG_PASSPHRASE_FD"))
     except (ValueError, OSError):
         raise UsageError(
             f"KVG_PASSPHRASE_FD={text}: cannot be read",
@@ -327,7 +330,7 @@ def _read_secret(path: Path) -> bytes:
                 f"{path}: others can read this passphrase (mode {stat.S_IMODE(mode):04o})",
                 hint=f"chmod 600 {path}",
             )
-        secret = file.read()
+        secret = _read_out(file, str(path))
     if stat.S_ISFIFO(mode) and not secret:
         raise UsageError(f"{path}: empty, a pipe that nobody writes into")
     return secret
@@ -343,10 +346,24 @@ def _passphrase_from_command(command: str) -> bytes:
     import subprocess
 
     try:
-        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, check=True)
+        with subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE) as program:
+            try:
+                secret = _read_out(program.stdout, "KVG_PASSPHRASE_COMMAND")
+            except BaseException:
+                program.kill()
+                raise
+        if program.returncode:
+            raise subprocess.CalledProcessError(program.returncode, program.args)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise KvgError(f"KVG_PASSPHRASE_COMMAND: failed: {error}", hint="run it by hand") from None
-    return _first_line(done.stdout)
+    return _first_line(secret)
+
+
+def _read_out(file: IO[bytes] | None, what: str) -> bytes:
+    from kvg.cli.invocation import read_at_most
+
+    said = f"{what}: the passphrase"
+    return b"" if file is None else read_at_most(file, MAX_PASSPHRASE_BYTES, what=said)
 
 
 def _first_line(data: bytes) -> bytes:
