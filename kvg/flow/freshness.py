@@ -47,6 +47,12 @@ def contract_for(
         check_text(schema_version, what="--schema-version")
         if not schema_version.strip():
             raise UsageError("--schema-version: empty")
+        in_force = store.config.get(SCHEMA_KEY)
+        if in_force is not None and str(in_force) != schema_version:
+            raise UsageError(
+                f"--schema-version {schema_version}: the store's is {in_force}; stale from the start",
+                hint=f"kvg config set {SCHEMA_KEY} VERSION",
+            )
     if valid_until is not None and valid_until < time.time():
         raise UsageError("--valid-until: in the past", hint="e.g. --valid-until 30d")
     return Contract(valid_until, depends_of(store, settings, depends), schema_version)

@@ -46,6 +46,10 @@ def code_digest(tree: ast.Module, words: Set[str] | None = frozenset()) -> str:
     """
     try:
         document = canon.encode(code_tree(tree, words), max_depth=MAX_DEPTH)
+    except UnicodeEncodeError:
+        raise UsageError(
+            "code in the problem has half of a surrogate pair in a string, which is no text"
+        ) from None
     except (ValueError, RecursionError):
         raise _too_deep() from None
     return hex_of(sha256(document))

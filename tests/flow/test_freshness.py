@@ -124,6 +124,9 @@ def test_another_schema_version(user: models.User, kvg: Kvg) -> None:
 def test_usage(user: models.User, kvg: Kvg) -> None:
     assert kvg("deposit", "a", "--text", TEXT, "--depends", "absent").code == 3
     assert kvg("deposit", "a", "--text", TEXT, "--schema-version", " ").code == 2
+    kvg("config", "set", "freshness.schema", "8")
+    born_stale = kvg("deposit", "b", "--text", TEXT, "--schema-version", "7")
+    assert born_stale.code == 2 and "stale from the start" in born_stale.err
 
 
 def test_a_contract_in_a_test_result(user: models.User) -> None:

@@ -268,6 +268,11 @@ def test_what_stands_for_something_without_being_bound(a: str, b: str) -> None:
     assert digest_of(a) != digest_of(b)
 
 
+def test_half_of_a_surrogate_pair_is_told_as_such() -> None:
+    with pytest.raises(UsageError, match="half of a surrogate pair"):
+        canonical_text('```python\nprint("\\ud800" == "a")\n```\nWhat does it print?')
+
+
 ASKED = "{0}\n```python\n{1} = 1\n{2} = 2\n```"
 
 
