@@ -50,7 +50,8 @@ def contract_for(
         in_force = store.config.get(SCHEMA_KEY)
         if in_force is not None and str(in_force) != schema_version:
             raise UsageError(
-                f"--schema-version {schema_version}: the store's is {in_force}; stale from the start",
+                f"--schema-version {schema_version}: the store's is {in_force}; it would be stale "
+                "from the start",
                 hint=f"kvg config set {SCHEMA_KEY} VERSION",
             )
     if valid_until is not None and valid_until < time.time():
