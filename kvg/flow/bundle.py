@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -54,6 +55,7 @@ from kvg.store.closure import digests_named
 from kvg.store.names import check_ref_name
 from kvg.store.object_files import LIMIT_BYTES
 from kvg.verify.judgement import required_gates
+from kvg.verify.positions import index_in
 from kvg.verify.received import judge_received
 
 if TYPE_CHECKING:
@@ -364,7 +366,12 @@ def _check(
         for origin, index, name in reader.attestations(ref.digest)
     ]
     judgement = judge_received(
-        store.trust, ref.digest, said, n_pages=len(manifest.pages), what=what
+        store.trust,
+        ref.digest,
+        said,
+        n_pages=len(manifest.pages),
+        what=what,
+        elsewhere=partial(index_in, store, ref.digest),
     )
     judgement.check_signed(store.trust, what=what)
     judgement.check_required(required_gates(store), what=what)

@@ -4,7 +4,7 @@ Rules:
 
 - an envelope counts only if this store's log holds it for this artifact, under a signed checkpoint;
 - a signature counts if a trusted key made it, over a statement about this very manifest, and the
-  key was not revoked before that position in the log;
+  key was not revoked before that position in the log, or before one that is proved in another;
 - distinct depositors' keys over all provenance statements meet the depositor's threshold;
 - distinct verifiers' keys over all replays that passed on every page that the manifest has meet
   the verifier's;
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -210,7 +211,12 @@ def open_attestation(
     except Incompatible:  # a payload of a type that this kvg does not know
         return Opened(item.index, item.envelope, raw.nbytes, None, (), (), ())
     by = tuple(key.keyid for key in signers(envelope, [key.public for key in trust.keys]))
-    counted = tuple(keyid for keyid in by if trust.counts(keyid, log.origin, item.index))
+    counted = tuple(
+        keyid
+        for keyid in by
+        if trust.counts(keyid, log.origin, item.index)
+        or _counts_elsewhere(store, trust, keyid, digest, item)
+    )
     statement = parse_envelope_statement(envelope, digest, name) if counted else None
     return Opened(
         item.index,
@@ -222,6 +228,15 @@ def open_attestation(
         tuple(keyid for keyid in by if keyid not in counted),
         is_whole_replay(statement, lambda: _n_pages(store, digest)),
     )
+
+
+def _counts_elsewhere(
+    store: Store, trust: TrustFile, keyid: str, digest: Digest, item: LoggedAttestation
+) -> bool:
+    """Whether the signature of a revoked key counts by a position in another's log."""
+    from kvg.verify.positions import counts, index_in
+
+    return counts(trust, keyid, partial(index_in, store, digest, item.envelope))
 
 
 def _check_logged(log: Log, digest: Digest, item: LoggedAttestation, name: str) -> None:

@@ -84,7 +84,8 @@ def revoke(
     """Let a key count only for what a log already holds.
 
     Positions in a log decide, not clocks: what that log had included before N entries still
-    counts, and nothing after. Another publisher's key signs, and it is never taken back.
+    counts, and nothing after. With --origin, the log of who published it: as far as you have
+    fetched that log yourself. Another publisher's key signs, and it is never taken back.
     """
     from kvg.flow.trust import trust_revoke
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -23,6 +24,7 @@ from kvg.objects.manifest import check_sizes, parse_manifest
 from kvg.objects.page import DTYPE_SIZES, check_page_head, data_start
 from kvg.objects.tokens import decode_ids
 from kvg.store.closure import digests_named
+from kvg.verify.positions import index_in
 from kvg.verify.received import judge_received
 
 if TYPE_CHECKING:
@@ -143,7 +145,12 @@ class Receiver:
             for origin, index, name in attestations
         ]
         judgement = judge_received(
-            self._store.trust, digest, envelopes, n_pages=len(manifest.pages), what=what
+            self._store.trust,
+            digest,
+            envelopes,
+            n_pages=len(manifest.pages),
+            what=what,
+            elsewhere=partial(index_in, self._store, digest),
         )
         require(judgement)
         named = tuple(dict.fromkeys(d for *_, data in envelopes for d in digests_named(data)))
