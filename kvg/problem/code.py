@@ -94,6 +94,8 @@ def node_tree(node: ast.AST, names: Names, *, with_docstrings: bool = False) -> 
     fields: dict[str, Json] = {}
     for field in node._fields:
         value = getattr(node, field, None)
+        if isinstance(node, ast.JoinedStr):
+            value = _joined(node.values)
         if field in _DROPPED or value is None or value == []:
             continue
         if field == "body" and docstring(node) is not None and not with_docstrings:
@@ -103,6 +105,21 @@ def node_tree(node: ast.AST, names: Names, *, with_docstrings: bool = False) -> 
                 continue
         fields[field] = _field(node, field, value, names, with_docstrings)
     return [type(node).__name__, fields]
+
+
+def _joined(values: Iterable[ast.expr]) -> list[ast.expr]:
+    """The parts of a formatted string, each stretch of text one part and none of them empty: which
+    parts there are of the same string differs from one Python to the next."""
+    found = list[ast.expr]()
+    for part in values:
+        match part, found[-1:]:
+            case ast.Constant(value=str(text)), [ast.Constant(value=str(before))]:
+                found[-1] = ast.Constant(before + text)
+            case ast.Constant(value=""), _:
+                continue
+            case _:
+                found.append(part)
+    return found
 
 
 def _field(node: ast.AST, field: str, value: object, names: Names, with_docstrings: bool) -> Json:

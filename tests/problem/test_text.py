@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from datetime import date
 from decimal import Decimal
@@ -10,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 from kvg.errors import UsageError
+from kvg.problem.code import code_tree
 from kvg.problem.literals import parse_literal
 from kvg.problem.text import canonical_text, indented_line
 
@@ -349,3 +351,22 @@ def test_code_nested_too_deeply_is_refused() -> None:
 )
 def test_where_white_space_does_not_count_although_it_seems_to(text: str, line: int | None) -> None:
     assert indented_line(text) == line
+
+
+FORMATTED = [
+    ("f'{x:>{w}}'", "f'{x:>{w}}'"),
+    ("f'{x:{w}.{p}f}'", "f'{x:{w}.{p}f}'"),
+    ("f'a{x!r:{w}}b' 'c'", "f'a{x!r:{w}}bc'"),
+]
+
+
+@pytest.mark.parametrize(("one", "same"), FORMATTED)
+def test_a_formatted_string_is_one_whatever_parts_the_parser_makes(one: str, same: str) -> None:
+    """As Python 3.12 makes them: an empty part at the end of a format that ends in a field."""
+    tree = ast.parse(one)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            node.values.append(ast.Constant(""))
+            node.values.insert(0, ast.Constant(""))
+    assert code_tree(tree) == code_tree(ast.parse(same))
+    assert code_tree(tree) != code_tree(ast.parse(same.replace("x", "y", 1) + "; x = 1"))
