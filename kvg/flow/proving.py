@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "kvg.proof/1"
 INSTANCES: Final = 48
 MAX_SLOTS: Final = 64
+MAX_PARTS: Final = 100_000
+"""Of how many elements and characters the values of one instance may be made."""
 ASKED_AGAIN: Final = 8
 ASKED_ALONE: Final = 4
 TRIES: Final = 40
@@ -115,6 +117,13 @@ def check_provable(ranges: Sequence[SlotRange]) -> None:
         raise UsageError("the text has no slot: there is nothing to be parametric in")
     if len(ranges) > MAX_SLOTS:
         raise UsageError(f"{len(ranges)} slots: more than the {MAX_SLOTS} of a method")
+    parts = sum(slot.most_parts() for slot in ranges)
+    if parts > MAX_PARTS:
+        raise UsageError(
+            f"values of up to {parts:,} elements and characters: at most {MAX_PARTS:,} can be "
+            "proved",
+            hint="give shorter ranges in --slots FILE",
+        )
 
 
 class _Trial:

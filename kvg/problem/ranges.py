@@ -182,6 +182,13 @@ class SlotRange:
         """The ranges of a list's elements, one of each type that there is."""
         return tuple(self.items or SlotRange(kind) for kind in element_types(self.type))
 
+    def most_parts(self) -> int:
+        """Of how many elements and characters a value may be made."""
+        if not _unit(self.type):
+            return 1
+        length = int(self._bound(self.bounds()[1]))
+        return length * max((slot.most_parts() for slot in self.elements()), default=1)
+
     def _usual(self) -> tuple[str, str]:
         if not self.type.startswith("list["):
             return _USUAL[self.type]

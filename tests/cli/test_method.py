@@ -81,6 +81,14 @@ def test_forgetting_one_ends_beside_a_rejection_that_knows_of_it(kvg: Run, store
     assert kvg("fsck").code == 0 and "begun" not in kvg("gc").err
 
 
+def test_values_that_would_take_for_ever_to_draw_are_refused(kvg: Run, store: Store) -> None:
+    inner = '{"least": 1, "most": 10000}'
+    Path("r.json").write_text(f'[{{"least": 1, "most": 10000, "items": {inner}}}]')
+    text = "How many numbers are in [[1, 2], [3]]?"
+    done = kvg(*ADD[:3], text, *ADD[4:], "--slots", "r.json")
+    assert done.code == 2 and "at most 100,000 can be proved" in done.err
+
+
 def test_audit_says_who_proved_it(kvg: Run, store: Store) -> None:
     method = kvg(*ADD, "--json").record["method"]
     signers = kvg("method", "show", method, "--json").record["signers"]

@@ -290,3 +290,26 @@ def test_names_of_slots_are_names_of_their_own(names: str) -> None:
     text = f'[{{"name": {one}}}, {{"name": {two}}}]'.encode()
     with pytest.raises(UsageError, match="not a name of its own"):
         read_ranges(text, ("int", "int"), what="r.json")
+
+
+@pytest.mark.parametrize(
+    ("slot", "parts"),
+    [
+        (INT, 1),
+        (SlotRange("str", None, "0", "12"), 12),
+        (SlotRange("list[]"), 0),
+        (SlotRange("list[int]", None, "2", "2", INT), 2),
+        (
+            SlotRange("list[list[str]]", None, "1", "4", SlotRange("list[str]", None, "3", "3")),
+            4 * 3 * 12,
+        ),
+        (
+            SlotRange(
+                "list[list[int]]", None, "1", "10000", SlotRange("list[int]", None, "1", "10000")
+            ),
+            10**8,
+        ),
+    ],
+)
+def test_of_how_much_a_value_may_be_made(slot: SlotRange, parts: int) -> None:
+    assert slot.most_parts() == parts
