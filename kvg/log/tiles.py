@@ -27,8 +27,9 @@ LENGTH_SIZE: Final = 2
 _MAX_CACHED = 64
 _MAX_BUNDLES = 16
 _MAX_KEPT_BYTES = 256 << 10
-_MAX_WHOLE_BYTES = 32 << 20
 """Bundles of larger entries than is usual are not kept: a log may be a stranger's."""
+_MAX_WHOLE_BYTES = 32 << 20
+"""Of all bundles together, as much is kept once the whole log was gone through."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _OF_TRUST: Final = (b'"type":"trust"', b'"type":"revoke"')
 _TRIES: Final = 8
-"""How often others may publish meanwhile before the whole index is held against the log."""
+"""How often others may publish meanwhile before the index is made anew, whatever it says."""
 
 
 class TurnedRef(Corrupt):

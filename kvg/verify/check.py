@@ -10,11 +10,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, Incompatible, NotFound, Unreadable, Untrusted
+from kvg.errors import Corrupt, Incompatible, Untrusted
 from kvg.frozen import frozen
 from kvg.store.layout import CONFIG_FILE
 from kvg.verify.artifact_check import ArtifactBegun, ArtifactCheck, ArtifactRequest, PageUse
-from kvg.verify.findings import Finding, Notes, finding_of
+from kvg.verify.findings import UNREADABLE, Finding, Notes, finding_of
 
 if TYPE_CHECKING:
     from kvg.errors import KvgError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 TRUST = "trust.json"
-UNREADABLE_LOG = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
-"""What the check of the log tells."""
 
 
 @frozen
@@ -66,7 +64,7 @@ def check_store(
         yield from _check_named(asked, list(digests))
         return
     with _foreseen(asked) as foreseen:
-        with suppress(*UNREADABLE_LOG):
+        with suppress(*UNREADABLE):  # which the check of the log tells
             vouch_all(store)
         named = list(_standing(store))
         if foreseen is not None and foreseen.target not in named[:1]:
@@ -201,7 +199,7 @@ def check_log(store: Store) -> Iterator[Finding]:
 def _check_entries(store: Store) -> Iterator[Finding]:
     try:
         yield from dict.fromkeys(map(_of_log, store.log.faults()))
-    except UNREADABLE_LOG as error:
+    except UNREADABLE as error:
         yield _of_log(error)
 
 
@@ -214,7 +212,7 @@ def _check_words(store: Store) -> Iterator[Finding]:
             yield finding_of(fault, name)
         if not unwitnessed:
             remember(store)
-    except UNREADABLE_LOG as error:
+    except UNREADABLE as error:
         yield _of_log(error)
 
 
@@ -228,7 +226,7 @@ def check_trust(store: Store) -> Iterator[Finding]:
 
     try:
         store.trust_versions()
-    except UNREADABLE_LOG:
+    except UNREADABLE:
         return  # which the check of the log, or of the configuration, tells
     notes = Notes()
     with notes.noting("trust.json"):
@@ -250,7 +248,7 @@ def _stale_trust(store: Store) -> Iterator[Finding]:
         versions, log, stale = store.trust_versions(), store.log, stale_version(store)
         is_there = os.path.lexists(store.root / TRUST)
         is_last = bool(versions) and _ends_with_trust(log)
-    except UNREADABLE_LOG:
+    except UNREADABLE:
         return  # which the check of the log, or of the file, tells
     if not versions or (stale is None and is_there):
         return

@@ -10,6 +10,9 @@ from kvg.digest import Digest
 from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
 from kvg.frozen import frozen
 
+UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
+"""What is raised where something can't be read as what it should be."""
+
 
 @frozen
 class Finding:

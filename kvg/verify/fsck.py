@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from kvg.digest import Digest, raw_of, sha256_bytes, short
-from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
+from kvg.errors import Corrupt, KvgError, NotFound, Untrusted
 from kvg.frozen import frozen
 from kvg.store.closure import idle_pins
 from kvg.store.layout import FORGOTTEN, LOST_FOUND
@@ -46,7 +46,7 @@ from kvg.verify.check import (
     check_trust,
     methods_among,
 )
-from kvg.verify.findings import Finding, Notes, finding_of
+from kvg.verify.findings import UNREADABLE, Finding, Notes, finding_of
 from kvg.verify.peers import peer_findings
 from kvg.verify.published import Published
 from kvg.verify.strays import REPAIR, leads_out, stray_finding, strays
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
 INDEX = "index.lmdb"
 LOCK = "lock"
-UNREADABLE = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
-"""What a check goes on after: a fault that is named, or that another check names."""
 
 FOLDERS = ("objects", "tmp")
 """Folders that a store has even when there is nothing in them."""

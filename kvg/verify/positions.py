@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, hex_of
-from kvg.errors import Corrupt, Incompatible, NotFound, Unreadable, Untrusted
+from kvg.errors import Untrusted
 from kvg.log.entry import AttestationEntry, parse_entry
 from kvg.store.peers import RECEIPTS
+from kvg.verify.findings import UNREADABLE
 
 if TYPE_CHECKING:
     from kvg.log.log import Log
     from kvg.store import Store
     from kvg.trust import TrustFile
-
-_UNPROVED = (Corrupt, Incompatible, NotFound, Unreadable, Untrusted)
 
 Elsewhere = Callable[[str], int | None]
 """The index of an envelope in the log of that name; None where that is not proved."""
@@ -55,7 +54,7 @@ def index_in(store: Store, subject: Digest, envelope: Digest, origin: str) -> in
             return None
         (raw,) = log.read(index, index + 1)
         entry = parse_entry(raw, what=f"log {origin}: entry {index}")
-    except _UNPROVED:
+    except UNREADABLE:
         return None
     return index if entry == AttestationEntry(entry.time, subject, envelope) else None
 

@@ -10,7 +10,8 @@ from kvg import durable
 from kvg.digest import Digest, hex_of, sha256, short
 from kvg.store.layout import LOST_FOUND
 from kvg.verify.check import TRUST
-from kvg.verify.fsck import INDEX, LOCK, UNREADABLE, Repaired
+from kvg.verify.findings import UNREADABLE
+from kvg.verify.fsck import INDEX, LOCK, Repaired
 from kvg.verify.strays import is_movable, leads_out
 
 if TYPE_CHECKING:
