@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from kvg.objects.contract import Contract
 from kvg.problem.family import Problem, parse_problem
 from kvg.problem.method import MAX_PROGRAM_BYTES, METHOD_GATE, PROGRAM_GATE, Method
 from kvg.problem.ranges import SlotRange, outside_of, range_value, read_ranges
-from kvg.problem.text import has_code, indented_line
+from kvg.problem.text import has_code, indented_line, unread_line
 
 if TYPE_CHECKING:
     from kvg.flow.proving import Proof
@@ -153,12 +154,19 @@ def verified_method(
 
 
 def warn_of_layout(settings: Settings, text: str) -> None:
-    """Say what of ``text`` does not count in its family although it seems to: the indentation of a
-    line outside of code, the names and comments of code."""
+    """Say what of ``text`` does not count in its family although it seems to, the indentation of a
+    line outside of code, the names and comments of code; and which code counts as it is spelt."""
     if has_code(text):
         settings.report.notice(
             "what code in the problem calls its names, its comments and its lines do not count: "
             "where the wording asks for them, all answers are of one problem"
+        )
+    unread = unread_line(text)
+    if unread is not None:
+        settings.report.warning(
+            f"the block that opens in line {unread} of the problem is nothing that Python "
+            f"{sys.version_info.major}.{sys.version_info.minor} can read: it counts letter by "
+            "letter, and a Python that reads it gives the problem another family"
         )
     line = indented_line(text)
     if line is not None:

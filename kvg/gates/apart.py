@@ -13,7 +13,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from kvg.gates.forks import SERVE, TOO_LARGE, XCPU, framed
+from kvg.gates.forks import NO_ROOM, SERVE, TOO_LARGE, XCPU, framed
 from kvg.sandbox import Enclosure, Job, Outcome, Started, start
 from kvg.sandbox.enclosure import python_folders
 from kvg.sandbox.process import END_S, LOOK_S, bare_python_argv, has_data
@@ -67,8 +67,10 @@ def __heard(head):
         return 'ended',
     if data and status == 0:
         return __plain(__ast.literal_eval(data.decode()))
-    ways = {%d: 'is over the limit on cpu', %d: 'gives more than is handed over'}
-    return 'error', 'RuntimeError', 'the answer ' + ways.get(status, f'ended with {status}')
+    ways = {%d: 'cpu', %d: 'files'}
+    way = f'is over the limit on {ways[status]}' if status in ways else f'ended with {status}'
+    way = 'gives more than is handed over' if status == %d else way
+    return 'error', 'RuntimeError', 'the answer ' + way
 def __getattr__(name):
     if name.startswith('__'):
         raise AttributeError(name)
@@ -118,7 +120,7 @@ class Apart:
 
     def stand_in(self) -> bytes:
         """The module ``answer`` that the checker finds."""
-        return (_STAND_IN % (*self.fds, XCPU, TOO_LARGE)).encode()
+        return (_STAND_IN % (*self.fds, XCPU, NO_ROOM, TOO_LARGE)).encode()
 
     def begin(self) -> None:
         """The checker is started and holds its ends: wait for what it asks."""

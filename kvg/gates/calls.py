@@ -15,9 +15,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kvg.frozen import frozen
-from kvg.gates.forks import SERVE, TOO_LARGE, XCPU, framed
+from kvg.gates.forks import NO_ROOM, SERVE, TOO_LARGE, framed
 from kvg.sandbox import Enclosure, Job, Limits, Started, start
 from kvg.sandbox.enclosure import python_folders
+from kvg.sandbox.outcome import ended, limit_met, over
 from kvg.sandbox.process import bare_python_argv
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ MAX_ANSWER_CHARS: Final = 1 << 16
 MAX_ANSWER_BYTES: Final = 1_000_000
 MAX_ANSWER_DEPTH: Final = 32
 """Lists in lists."""
-OVER_CPU: Final = "over the limit on cpu"
+_OF_LIMITS: Final = ("MemoryError", "OSError", "BlockingIOError", "RuntimeError: can't start new")
+"""What Python raises where a limit is met."""
 _WHOLE: Final = re.compile(r"-?[0-9]+")
 _HARNESS: Final = (
     SERVE
@@ -300,7 +302,7 @@ def _called(body: bytes, status: int) -> Called:
     if status == TOO_LARGE:
         return Called(None, f"the answer takes more than {MAX_ANSWER_BYTES:,} bytes")
     if status or not body.endswith(b"]"):
-        return Called(None, OVER_CPU if status == XCPU else f"ended with {status}")
+        return Called(None, _ended(status))
     try:
         kind, said = json.loads(body.decode("utf-8", "replace"))
         if kind != "value":
@@ -314,8 +316,19 @@ def _called(body: bytes, status: int) -> Called:
         return Called(None, f"the answer can't be read: {error}"[:300])
 
 
+def _ended(status: int) -> str:
+    """How a call ended that gave nothing, by what ``waitpid`` said."""
+    if status == NO_ROOM:
+        return over("files")
+    code = os.waitstatus_to_exitcode(status)
+    met = limit_met(code, b"")
+    return f"{ended(code)} before it gave an answer" if met is None else over(met)
+
+
 def _error(text: str) -> str:
-    return "over the limit on memory" if text.startswith("MemoryError") else text
+    """What a call raised: the limit that it met, where it is that which was raised."""
+    met = limit_met(1, text.encode()) if text.startswith(_OF_LIMITS) else None
+    return text if met is None else over(met)
 
 
 def refusal(answer: Answer, verdict: Called | None, given: str) -> str | None:

@@ -55,6 +55,12 @@ def code_digest(tree: ast.Module, words: Set[str] | None = frozenset()) -> str:
     return hex_of(sha256(document))
 
 
+def unread_digest(source: str) -> str:
+    """The address of a block that this Python can't read: no two that differ by a letter share it,
+    as their differences may be the problem, and none shares it with one that is read."""
+    return hex_of(sha256(canon.encode(["unread", source])))
+
+
 def parse_python(source: str | bytes, kind: type[Tree]) -> Tree:
     """The syntax tree of ``source``, a module or an expression; nothing is run, nothing warned of.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvg.errors import UsageError
 from kvg.frozen import frozen
-from kvg.problem.code import code_digest, read_code
+from kvg.problem.code import code_digest, read_code, unread_digest
 from kvg.problem.literals import WHITE_SPACE, Literal, Scanner
 from kvg.problem.looking import asks_of_errors, words_of
 
@@ -41,8 +41,8 @@ class CanonicalText:
 def canonical_text(text: str) -> CanonicalText:
     """The canonical form of ``text``; two texts have one family when theirs is the same.
 
-    A fenced block whose content is not Python stays text. Raises ``UsageError`` for what is not
-    Unicode text, is empty, or is longer than ``MAX_TEXT_CHARS``.
+    A fenced block that this Python can't read counts letter by letter. Raises ``UsageError`` for
+    what is not Unicode text, is empty, or is longer than ``MAX_TEXT_CHARS``.
     """
     if len(text) > MAX_TEXT_CHARS:
         raise UsageError(f"problem of {len(text)} characters: more than {MAX_TEXT_CHARS}")
@@ -84,11 +84,11 @@ def _check_unicode(text: str) -> None:
 
 @frozen
 class _Block:
-    """A Python block: where it ends, its source and what that is."""
+    """A fenced block: where it ends, its source, and what that is; None where it can't be read."""
 
     end: int
     source: str
-    tree: Module
+    tree: Module | None
 
 
 def _in_lines(text: str) -> str:
@@ -96,7 +96,7 @@ def _in_lines(text: str) -> str:
 
 
 def _blocks(text: str) -> dict[int, _Block]:
-    """The Python blocks, by where each starts."""
+    """The fenced blocks, by where each starts."""
     found: dict[int, _Block] = {}
     if _OPENING not in text:
         return found
@@ -109,17 +109,22 @@ def _blocks(text: str) -> dict[int, _Block]:
             opened = (at, end + 1)
         elif opened is not None and mark == _CLOSING:
             source = text[opened[1] : at]
-            tree = read_code(source)
-            if tree is not None:
-                found[opened[0]] = _Block(end, source, tree)
+            found[opened[0]] = _Block(end, source, read_code(source))
             opened = None
         at = end + 1
     return found
 
 
 def has_code(text: str) -> bool:
-    """Whether ``text`` has a Python block."""
-    return bool(_blocks(_in_lines(text)))
+    """Whether ``text`` has a block that counts as Python does."""
+    return any(block.tree is not None for block in _blocks(_in_lines(text)).values())
+
+
+def unread_line(text: str) -> int | None:
+    """The number of the line that opens the first block that this Python can't read."""
+    text = _in_lines(text)
+    unread = (at for at, block in _blocks(text).items() if block.tree is None)
+    return next((text.count("\n", 0, at) + 1 for at in unread), None)
 
 
 def indented_line(text: str) -> int | None:
@@ -150,7 +155,10 @@ def _addressed(
     spoken = Counter(word for words in by_block.values() for word in words)
     for place, block in places.items():
         of_others = {word for word in by_block[place] if word in wording or spoken[word] > 1}
-        yield place, code_digest(block.tree, None if all_count else of_others)
+        if block.tree is None:
+            yield place, unread_digest(block.source)
+        else:
+            yield place, code_digest(block.tree, None if all_count else of_others)
 
 
 def _plain_end(text: str, at: int) -> int:

@@ -42,10 +42,24 @@ class Outcome:
         if self.is_done:
             return ""
         if self.stopped is not None:
-            return f"over the limit on {self.stopped}"
+            return over(self.stopped)
         lines = self.stderr.decode("utf-8", "replace").strip().splitlines()
         last = "".join(char if char.isprintable() else " " for char in lines[-1]) if lines else ""
-        return last[:MAX_REASON_CHARS] or f"exit {self.status}"
+        return last[:MAX_REASON_CHARS] or ended(self.status)
+
+
+def over(limit: str) -> str:
+    """The words for a limit that was met."""
+    return f"over the limit on {limit}"
+
+
+def ended(status: int) -> str:
+    """The words for an exit status: below 0 of a signal, above 128 a shell's of one."""
+    number = -status if status < 0 else status - 128
+    if number not in set(signal.Signals):
+        return f"exit {status}"
+    name = signal.Signals(number).name
+    return f"killed by {name}" if status < 0 else f"exit {status} ({name})"
 
 
 def limit_met(status: int, stderr: bytes) -> str | None:

@@ -407,7 +407,7 @@ def test_a_checker_that_fails_or_is_endless_is_named(caller: Caller) -> None:
     for checker, named in (
         (b"def check(answer, x): return 1 / 0", "ZeroDivisionError"),
         (b"def check(answer, x):\n    while True: pass", "limit on cpu"),
-        (b"import os\ndef check(answer, x): os._exit(0)", "ended with 0"),
+        (b"import os\ndef check(answer, x): os._exit(0)", "exit 0 before it gave an answer"),
         (b"x", "NameError"),
     ):
         found = caller.call_checked(program, checker, [1])
@@ -423,7 +423,20 @@ def test_a_checker_that_fails_or_is_endless_is_named(caller: Caller) -> None:
         ("def solve(: pass", "SyntaxError"),
         ("def solve(x): return object()", "an answer of type object"),
         ("def solve(x): return {1: 2}", "an answer of type dict"),
-        ("import os\ndef solve(x): os._exit(0)", "ended with 0"),
+        ("import os\ndef solve(x): os._exit(0)", "exit 0 before it gave an answer"),
+        ("import os\ndef solve(x): os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        ("import os\ndef solve(x): os.kill(os.getppid(), 9)", "SIGKILL"),
+        (
+            "def solve(x):\n f = open('/tmp/x', 'wb')\n while True: f.write(b'x' * 1000000)",
+            "limit on files",
+        ),
+        (
+            "def solve(x):\n try:\n  f = open('/tmp/x', 'wb')\n"
+            "  while True: f.write(b'x' * 1000000)\n except OSError: return 'y' * 5000",
+            "limit on files",
+        ),
+        ("def solve(x): return [open('/dev/null') for _ in range(1000)]", "limit on files"),
+        ("import os\ndef solve(x):\n while True: os.fork()", "limit on processes"),
         ("def solve(x): raise SystemExit", "SystemExit"),
         ("def solve(x):\n    while True: pass", "limit on cpu"),
         ("def solve(x): return bytearray(b'x') * (1 << 40)", "limit on memory"),

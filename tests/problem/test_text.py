@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from datetime import date
 from decimal import Decimal
@@ -13,7 +14,7 @@ import pytest
 from kvg.errors import UsageError
 from kvg.problem.code import code_tree
 from kvg.problem.literals import parse_literal
-from kvg.problem.text import canonical_text, indented_line
+from kvg.problem.text import canonical_text, has_code, indented_line, unread_line
 
 BLOCK = "Run:\n```python\n{}\n```\nnow"
 
@@ -325,8 +326,28 @@ def test_a_docstring_does_not_keep_a_name() -> None:
     assert digest_of(documented.format("gain")) == digest_of(documented.format("loss"))
 
 
-def test_a_block_that_is_not_python_stays_text() -> None:
-    assert "{code:" not in digest_of("a b c")
+UNREAD = ["t = 1\nfor i in 1 2:\n    t += i\n{}t *= 2", ">>> f(3)\n{}4", "def f(:\n{}pass"]
+
+
+@pytest.mark.parametrize("source", UNREAD)
+def test_a_block_that_is_not_python_counts_letter_by_letter(source: str) -> None:
+    one, other = (BLOCK.format(source.format(indent)) for indent in ("", "    "))
+    assert canonical_text(one).text != canonical_text(other).text
+    assert canonical_text(one).text == canonical_text(one.replace("\n", "\r\n")).text
+    assert not canonical_text(one).slots
+    assert not has_code(one)
+    assert unread_line(one) == 2
+    assert indented_line(other) is None
+
+
+def test_a_block_that_is_read_is_none_that_is_not() -> None:
+    assert unread_line("Run 3\n" + BLOCK.format("x = 1")) is None
+    assert unread_line(BLOCK.format("x = 1") + "\n\n" + BLOCK.format("a b")) == 8
+    document = json.dumps(code_tree(ast.parse("x = 1")), separators=(",", ":"))
+    assert digest_of(document) != digest_of("x = 1")
+
+
+def test_what_is_no_block_stays_text() -> None:
     assert "{code:" not in canonical_text("```python\nx = 1").text
     assert "{code:" not in canonical_text("``` python\nx = 1\n```").text
     assert "{code:" in canonical_text("```python\r\nx = '\\d'\r\n```").text
