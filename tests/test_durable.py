@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvg import durable
+from kvg.durable import steps
 from kvg.errors import NotFound, UsageError
 
 
@@ -24,7 +25,7 @@ def test_each_of_many_folders_is_synced_once(
     for folder in folders:
         folder.mkdir()
     monkeypatch.setattr(
-        durable, "_hook", lambda name, path: synced.append((path, threading.get_ident()))
+        steps, "_hook", lambda name, path: synced.append((path, threading.get_ident()))
     )
     durable.sync_dirs(folders)
     assert sorted(path for path, _ in synced) == sorted(map(str, folders))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from kvg import durable
 from kvg.store import Store
 from tests import artifacts as a
 from tests.store import power
@@ -123,18 +122,20 @@ def test_what_a_verb_has_said_is_done_stays_done(base: Path, verb: Verb) -> None
             shutil.rmtree(place)
 
 
-def test_a_file_that_is_not_synced_is_caught(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_synced_is_caught(base: Path) -> None:
     """The model can fail: without the fsync of folders, or of files, it finds stores that lost."""
     deposit = next(verb for verb in VERBS if verb.name == "deposit")
-    for name in ("fsync", "sync_dir"):
-        with quick_folder() as folder, monkeypatch.context() as patch:
-            if name == "fsync":
-                patch.setattr(os, "fsync", lambda fd: None)
-            else:
-                patch.setattr(durable, "sync_dir", lambda path: None)
-            steps = recorded(deposit, copied(base, folder))
-            steps = [step for step in steps if not (name == "fsync" and step[0] == "sync")]
-            assert any(is_broken(deposit, tree, folder) for tree in last_states(base, steps))
+    for of_folders in (False, True):
+        with quick_folder() as folder:
+            place = copied(base, folder)
+            steps = recorded(deposit, place)
+            kept = [
+                step
+                for step in steps
+                if step[0] != "sync" or (place / str(step[1][0])).is_dir() != of_folders
+            ]
+            assert 0 < len(kept) < len(steps)
+            assert any(is_broken(deposit, tree, folder) for tree in last_states(base, kept))
 
 
 def last_states(base: Path, steps: list[power.Step]) -> list[power.Tree]:

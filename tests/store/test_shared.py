@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kvg import durable
+from kvg.durable import sharing
 from kvg.errors import KvgError
 from kvg.store import Store
 from kvg.store.quota import QUOTA_KEY
@@ -34,7 +34,7 @@ def umask(value: int) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable, "_shared", set())
+    monkeypatch.setattr(sharing, "_shared", set())
 
 
 def closed_to_the_group(root: Path) -> list[str]:
