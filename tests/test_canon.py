@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
@@ -87,3 +88,18 @@ def test_what_has_no_canonical_bytes(value: Any) -> None:
 def test_a_second_spelling_is_refused(data: bytes) -> None:
     with pytest.raises(Corrupt):
         canon.decode(data, what="x")
+
+
+@pytest.mark.parametrize("piece", [b"{},", b"[],", b'"",', b"0,"])
+def test_small_bytes_cannot_become_much_memory(piece: bytes) -> None:
+    """Twelve megabytes of empty objects would be 300 of them."""
+    data = b"[" + piece * (canon.MAX_VALUES // 4) + b"0]"
+    assert len(canon.decode(data, what="it")) > canon.MAX_VALUES // 4  # type: ignore[arg-type]
+    data = b"[" + piece * canon.MAX_VALUES + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(Corrupt, match="values"):
+            canon.decode(data, what="it")
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(data)
+    finally:
+        tracemalloc.stop()

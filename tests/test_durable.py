@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -13,7 +14,8 @@ import pytest
 
 from kvg import durable
 from kvg.durable import steps
-from kvg.errors import NotFound, UsageError
+from kvg.errors import NotFound, Unreadable, UsageError
+from tests.unlistable import make_unlistable
 
 
 @pytest.mark.parametrize("n", [0, 3, durable.MANY_FOLDERS, 3 * durable.MANY_FOLDERS])
@@ -102,3 +104,28 @@ def test_a_name_that_is_too_long_is_a_slip_of_the_user(tmp_path: Path) -> None:
         path.read_bytes()
     assert len(told.value.message) < 150
     assert not durable.is_file(path) and not durable.is_file(tmp_path)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_what_cannot_be_listed_is_not_taken_for_empty(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "a" / "closed"
+    closed.mkdir(parents=True)
+    assert [Path(parent) for parent, _, _ in durable.walk(tmp_path)][-1] == closed
+    make_unlistable(monkeypatch, closed, code)
+    with pytest.raises(Unreadable, match="closed"):
+        list(durable.walk(tmp_path))
+    with pytest.raises(Unreadable, match="closed"):
+        durable.names_in(closed)
+
+
+def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("none", "file"):
+        assert durable.names_in(tmp_path / name) == []
+        assert not list(durable.walk(tmp_path / name))
+    for parent, folders, _ in durable.walk(tmp_path):
+        if Path(parent) == tmp_path:
+            folders.append("went")
+    assert durable.names_in(tmp_path) == ["file"]

@@ -11,9 +11,11 @@ from kvg.durable.folders import (
     Held,
     hold,
     make_dir,
+    names_in,
     sync_dir,
     sync_dirs,
     sync_files,
+    walk,
 )
 from kvg.durable.opening import (
     LinkFound,
@@ -81,6 +83,7 @@ __all__ = [
     "mode_of",
     "move",
     "move_all",
+    "names_in",
     "open_in_folder",
     "open_to_group",
     "plain",
@@ -101,6 +104,7 @@ __all__ = [
     "sync_files",
     "temporary_name",
     "translated",
+    "walk",
     "write_all",
     "write_new",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvg.durable.opening import LinkFound, plain
@@ -71,6 +71,29 @@ def _sync_file(path: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def names_in(folder: Path | str) -> list[str]:
+    """The names in ``folder``, ascending; none where no folder is there.
+
+    Raises ``KvgError`` where it can't be listed: what is not seen is not gone.
+    """
+    with translated(folder):
+        try:
+            return sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def walk(root: Path | str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk`` without following links; a folder that is not there, or goes meanwhile, is
+    passed over. Raises ``KvgError`` where one can't be listed."""
+
+    def on_error(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise_translated(error, error.filename or root)
+
+    return os.walk(os.fspath(root), onerror=on_error)
 
 
 class Held:

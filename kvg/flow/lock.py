@@ -56,18 +56,33 @@ def unlocked(store: Store, locked: dict[str, Digest], path: Path) -> Iterator[Fi
         if here == digest:
             continue
         error = (
-            NotFound(f"{name}: not here; {path} has {short(digest)}", hint="kvg pull --lock")
+            NotFound(
+                f"{name}: not here; {path} has {short(digest)}", hint=_pull_hint(store, digest)
+            )
             if here is None
             else Conflict(
                 f"{name}: stands for {short(here)}; {path} has {short(digest)}",
-                hint=f"kvg log {name}; if it is meant: kvg lock {name}",
+                hint=f"kvg log {name}; if it is meant: {_lock_hint(store, name)}",
             )
         )
         yield Finding(error.code, error.kind, name, error.message, error.hint)
 
 
-def unnamed(names: Sequence[str], path: Path) -> Iterator[Finding]:
+def unnamed(store: Store, names: Sequence[str], path: Path) -> Iterator[Finding]:
     """That the lock file says nothing of ``names``, so that they can't be held to it."""
     for name in names:
-        error = NotFound(f"{name}: {path} does not name it", hint=f"kvg lock {name}")
+        error = NotFound(f"{name}: {path} does not name it", hint=_lock_hint(store, name))
         yield Finding(error.code, error.kind, name, error.message, error.hint)
+
+
+def _lock_hint(store: Store, name: str) -> str:
+    """What brings ``name`` into a lock file: those hold the store's own refs."""
+    if store.is_tracking(name):
+        return f"kvg tag OWN {name}, then kvg lock OWN"
+    return f"kvg lock {name}"
+
+
+def _pull_hint(store: Store, digest: Digest) -> str:
+    if digest in store.forgotten():
+        return "it was removed here with kvg forget; kvg deposit makes it again"
+    return "kvg pull --lock"

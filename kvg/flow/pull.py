@@ -57,7 +57,7 @@ def pull(
         if lock is not None:
             work.locked = read_locked(settings, lock)
             names = [name for name in work.locked if not refs or name in refs]
-            unsaid = unnamed([name for name in refs if name not in work.locked], lock)
+            unsaid = unnamed(store, [name for name in refs if name not in work.locked], lock)
         yield from counted(chain(unsaid, take(work, store, settings, names)))
 
 

@@ -86,8 +86,11 @@ def list_sessions(homes: Homes) -> Iterator[SessionEntry]:
     if not homes.folder.is_dir():
         return
     check_private(homes.folder)
-    for path in sorted(homes.folder.glob("*.lock")):
-        place = Place(path.stem, homes.folder)
+    for name in durable.names_in(homes.folder):
+        stem, _, kind = name.rpartition(".")
+        if kind != "lock":
+            continue
+        place = Place(stem, homes.folder)
         if not is_held(place):
             if os.path.lexists(place.socket):
                 yield SessionEntry(place.name, "dead", str(homes.log(place.name)))

@@ -42,7 +42,8 @@ def verify(
         from kvg.flow.lock import read_locked, unlocked, unnamed
 
         locked = read_locked(settings, lock)
-        yield from unnamed([name for name in targets if not _is_named(store, locked, name)], lock)
+        missing = [name for name in targets if not _is_named(store, locked, name)]
+        yield from unnamed(store, missing, lock)
         if targets:
             locked = {name: locked[name] for name in locked if name in targets}
         yield from unlocked(store, locked, lock)

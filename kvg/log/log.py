@@ -227,10 +227,7 @@ class Log:
 
     def word_names(self) -> tuple[str, ...]:
         """The files of the words that are kept, ascending; what has no name of one is none."""
-        try:
-            names = sorted(path.name for path in (self.folder / WITNESSED).iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        names = durable.names_in(self.folder / WITNESSED)
         return tuple(f"{WITNESSED}/{name}" for name in names if _is_word(name))
 
     def open_word(self, name: str) -> bytes:

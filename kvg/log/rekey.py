@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from kvg import durable
 from kvg.errors import Corrupt, Incompatible, Untrusted
 from kvg.frozen import frozen
 from kvg.log.checkpoint import (
@@ -219,10 +220,7 @@ def _steps(log: Log) -> Iterator[tuple[Checkpoint, bytes]]:
 
 
 def _sizes(log: Log) -> list[int]:
-    try:
-        names = [path.name for path in (log.folder / FOLDER).iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    names = durable.names_in(log.folder / FOLDER)
     found = sorted(int(name) for name in names if name.isascii() and name.isdigit())
     if len(found) > MAX_STEPS:
         raise Corrupt(f"log {log.folder}: {len(found)} changes of its key")

@@ -57,10 +57,11 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         if missing:
             raise NotFound(f"{folder / missing[0]}: named in {index.name} but not there")
         return tuple(folder / name for name in names)
-    found = tuple(sorted(folder.glob("*.safetensors")))
+    there = durable.names_in(folder)
+    found = tuple(folder / name for name in there if name.endswith(".safetensors"))
     if not found:
-        other = next(iter(sorted(folder.glob("*.bin"))), None)
-        hint = "convert it to safetensors" if other else "give a folder with *.safetensors"
+        is_other = any(name.endswith(".bin") for name in there)
+        hint = "convert it to safetensors" if is_other else "give a folder with *.safetensors"
         raise NotFound(f"{folder}: no *.safetensors files", hint=hint)
     return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, Unreadable
 from kvg.remote import files as asking
 from kvg.remote import layout
 from kvg.remote.files import PIECE_BYTES, Head
@@ -208,7 +208,7 @@ class DirectoryFiles:
         root = self._folder / folder
         found: list[str] = []
         with _refused(root):
-            for parent, folders, files in os.walk(root):
+            for parent, folders, files in durable.walk(root):
                 folders[:] = [name for name in folders if layout.is_name(name)]
                 inside = os.path.relpath(parent, root)
                 prefix = "" if inside == "." else inside + "/"
@@ -312,7 +312,7 @@ def _refused(path: Path | str) -> Iterator[None]:
 def _raise_remote(error: KvgError) -> None:
     if isinstance(error, durable.LinkFound):
         raise _link(error.path) from None
-    if type(error) in (KvgError, NotFound):
+    if type(error) in (KvgError, NotFound, Unreadable):
         raise RemoteFailed(error.message, hint=error.hint or "check the mount") from None
     raise error
 

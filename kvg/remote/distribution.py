@@ -23,14 +23,16 @@ from kvg.frozen import frozen
 from kvg.remote import oci, web
 from kvg.remote.address import LOCAL, parse_address
 from kvg.remote.docker_login import login_for
-from kvg.remote.files import PIECE_BYTES
+from kvg.remote.files import PIECE_BYTES, gathered
 from kvg.remote.pace import TooSlow, watched
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer
     from kvg.remote.access import Access
 
-MAX_TAGS: Final = 1_000_000
+MAX_TAG_CHARS: Final = 128
+"""Of any tag, by the specification."""
+
 MAX_PAGES: Final = 10_000
 MAX_SMALL_BYTES: Final = 1 << 20
 MANIFEST_PAUSES_S: Final = (0.05, 0.2, 0.8)
@@ -73,23 +75,29 @@ class Registry:
 
     def tags(self) -> tuple[str, ...] | None:
         """Every tag, ascending; None where there is no such repository."""
-        found: list[str] = []
         path = f"{self._base}/tags/list?n=1000"
+        response = self._ask("GET", path)
+        if response.status in web.ABSENT:
+            self._connections.drop()
+            return None
+        return tuple(gathered(self._listed(response, path), what=f"{self.url}: tags"))
+
+    def _listed(self, response: HTTPResponse, path: str) -> Iterator[str]:
+        """The tags of each page of a list, of which ``response`` is the first, at ``path``."""
+        what = f"{self.url}: tags"
         for _ in range(MAX_PAGES):
-            response = self._ask("GET", path)
-            if response.status in web.ABSENT:
-                self._connections.drop()
-                return None
             value = self._json(response, (200,), "tags")
             tags = value.get("tags") if isinstance(value, Mapping) else None
-            found += [
-                canon.as_str(tag, what=self.url) for tag in canon.as_list(tags or (), what="")
-            ]
+            for tag in canon.as_list(tags or (), what=what):
+                if len(canon.as_str(tag, what=what)) > MAX_TAG_CHARS:
+                    raise Corrupt(f"{what}: one of more than {MAX_TAG_CHARS} characters")
+                yield str(tag)
             following = self._next_page(response.getheader("Link"), path)
-            if following is None or len(found) > MAX_TAGS:
-                return tuple(sorted(set(found)))
+            if following is None:
+                return
             path = following
-        raise Corrupt(f"{self.url}: a list of tags without an end")
+            response = self._ask("GET", path)
+        raise Corrupt(f"{what}: a list without an end")
 
     def _next_page(self, link: str | None, path: str) -> str | None:
         """What to ask this very host for to go on with a list of tags; None at its end."""

@@ -99,7 +99,7 @@ class FileRemote:
 
     def pointer(self, name: str) -> Pointer | None:
         found = self._parsed(
-            self._ref(name), self._files.read(self._ref(name), layout.MAX_SMALL_BYTES)
+            self._ref(name), self._files.read(self._ref(name), layout.MAX_POINTER_BYTES)
         )
         if isinstance(found, Corrupt):
             raise found
@@ -108,7 +108,7 @@ class FileRemote:
     def pointers(self, names: Sequence[str]) -> Mapping[str, Pointer | Corrupt | None]:
         refs = {self._ref(name): name for name in names}
         try:
-            found = self._files.read_all(tuple(refs), layout.MAX_SMALL_BYTES)
+            found = self._files.read_all(tuple(refs), layout.MAX_POINTER_BYTES)
         except Corrupt:  # one of them can't be read at all: each by itself
             return {name: self._own_failure(name) for name in names}
         return {name: self._parsed(ref, found.get(ref)) for ref, name in refs.items()}
@@ -150,7 +150,7 @@ class FileRemote:
         """The bytes that ``expect`` has; of what is larger than any pointer the first were seen."""
         if not isinstance(expect, layout.MalformedPointer):
             return None if expect is None else layout.encode_pointer(expect)
-        if len(expect.data) <= layout.MAX_SMALL_BYTES:
+        if len(expect.data) <= layout.MAX_POINTER_BYTES:
             return expect.data
         there = self._files.read(self._ref(name), layout.MAX_LISTING_BYTES)
         return there if there is not None and there.startswith(expect.data) else expect.data
@@ -162,17 +162,17 @@ class FileRemote:
 
     def offers(self) -> Mapping[str, str]:
         names = self._files.names(layout.KEYS)
+        named = self._listing().keys if names is None else names
+        keys = [name for name in named if name.endswith(".pub") and "/" not in name]
+        layout.check_keys(len(keys), what=self.url)
         found: dict[str, str] = {}
-        for name in self._listing().keys if names is None else names:
-            keyid, dot, kind = name.rpartition(".")
-            if not dot or kind != "pub" or "/" in keyid:
-                continue
+        for name in keys:
             try:
-                data = self._files.read(f"{layout.KEYS}/{name}", layout.MAX_SMALL_BYTES)
+                data = self._files.read(f"{layout.KEYS}/{name}", layout.MAX_KEY_BYTES)
             except Corrupt:
                 continue  # nothing that is on offer
-            if data is not None and data.isascii():
-                found[keyid] = data.decode("ascii")
+            if data is not None and len(data) <= layout.MAX_KEY_BYTES and data.isascii():
+                found[name.removesuffix(".pub")] = data.decode("ascii")
         return found
 
     def offer(self, keyid: str, text: str) -> None:

@@ -23,6 +23,12 @@ those take more than the cache saves."""
 HEAD_BYTES = 1 << 12
 """Enough for the header of nearly every object."""
 
+MAX_NAMES_BYTES = 512 << 20
+"""The most memory that the names at one place may take, some four million of objects."""
+
+_NAME_BYTES = 64
+"""What a name takes besides its letters."""
+
 ASKERS = 8
 """How many questions are asked at once of a place that takes its time to answer."""
 
@@ -123,6 +129,18 @@ def missing(files: Files, digests: Sequence[Digest], *, askers: int) -> frozense
     wanted = tuple(dict.fromkeys(digests))
     whole = at_once(lambda digest: is_whole(files, digest), wanted, askers=askers)
     return frozenset(d for d, is_there in zip(wanted, whole, strict=True) if not is_there)
+
+
+def gathered(names: Iterable[str], *, what: str) -> list[str]:
+    """``names``, ascending, each once. Raises ``Corrupt`` where they come without an end."""
+    found: set[str] = set()
+    size_bytes = 0
+    for name in names:
+        size_bytes += len(name) + _NAME_BYTES
+        if size_bytes > MAX_NAMES_BYTES:
+            raise Corrupt(f"{what}: names without an end, {len(found):,} so far")
+        found.add(name)
+    return sorted(found)
 
 
 def read_all(

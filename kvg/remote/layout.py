@@ -56,7 +56,15 @@ Its first lines say whose the store is, and how long its log.
 """
 
 MAX_SMALL_BYTES: Final = 1 << 16
-"""The most that a pointer, a key or a format line may have."""
+"""The most that a format line, or a log's line about itself, may have."""
+
+MAX_POINTER_BYTES: Final = 1 << 10
+MAX_KEY_BYTES: Final = 1 << 12
+MAX_KEYS: Final = 10_000
+"""Keys on offer at one place."""
+
+MAX_REFS: Final = 1_000_000
+"""Refs at one place of which each pointer is looked at."""
 
 MAX_LISTING_BYTES: Final = 64 << 20
 MAX_NAME_BYTES: Final = 400
@@ -151,7 +159,7 @@ def encode_pointer(pointer: Pointer) -> bytes:
 
 def parse_pointer(data: bytes, *, what: str) -> Pointer:
     """The pointer in the untrusted ``data``. Raises ``Corrupt``, ``Incompatible``."""
-    if len(data) > MAX_SMALL_BYTES:
+    if len(data) > MAX_POINTER_BYTES:
         raise Corrupt(f"{what}: larger than any pointer")
     usual = _USUAL.fullmatch(data)
     if usual is not None:  # thousands are read at once; whatever else it is, is found below
@@ -163,6 +171,12 @@ def parse_pointer(data: bytes, *, what: str) -> Pointer:
     if not is_origin(origin):
         raise Corrupt(f"{what}: {origin[:80]!r} is no log")
     return Pointer(origin, canon.as_int(found["index"], what=f"{what}: index"))
+
+
+def check_keys(number: int, *, what: str) -> None:
+    """Raise ``Corrupt`` where more keys are on offer than anybody could look through."""
+    if number > MAX_KEYS:
+        raise Corrupt(f"{what}: offers {number:,} keys, more than {MAX_KEYS:,}")
 
 
 def encode_listing(listing: Listing) -> bytes:

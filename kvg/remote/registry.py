@@ -25,11 +25,10 @@ from kvg.digest import Digest, sha256, short
 from kvg.errors import Conflict, Corrupt, NotFound, RemoteFailed
 from kvg.frozen import frozen
 from kvg.remote import layout, oci
-from kvg.remote.distribution import Fetched, Registry, fallback_tag
+from kvg.remote.distribution import MAX_TAG_CHARS, Fetched, Registry, fallback_tag
 from kvg.remote.files import ASKERS, PIECE_BYTES, at_once
 from kvg.remote.registry_log import (
     LOG_TAG,
-    MAX_TAG_CHARS,
     RegistryLog,
     document,
     empty,
@@ -46,6 +45,9 @@ if TYPE_CHECKING:
 
 KEYS_TAG: Final = "_kvg.keys"
 FORGET_TAG: Final = "_kvg.forget."
+MAX_KEPT_BYTES: Final = 256 << 20
+"""Of all manifests at one place of which something is kept: those of some 10,000 artifacts."""
+
 _FALLBACK: Final = r"sha256-[0-9a-f]{64}"
 
 
@@ -84,6 +86,8 @@ class RegistryRemote:
         """Every tag, as ``check`` saw them."""
         self._just_seen: set[str] = set()
         """Tags that were looked at to tell which there are, and not asked for since."""
+        self._kept_bytes = 0
+        """Of the manifests of which something is kept."""
         self._is_read = False
         self._reading = threading.Lock()
         self._asked: set[Digest] = set()
@@ -235,9 +239,11 @@ class RegistryRemote:
     def offers(self) -> Mapping[str, str]:
         image = self._image(KEYS_TAG, oci.KEYS)
         found: dict[str, str] = {}
-        for layer in () if image is None else image.layers:
+        layers = () if image is None else image.layers
+        layout.check_keys(len(layers), what=self.url)
+        for layer in layers:
             keyid, _, kind = (layer.said(oci.TITLE) or "").rpartition(".")
-            data = self.document(layer, layout.MAX_SMALL_BYTES)
+            data = self.document(layer, layout.MAX_KEY_BYTES)
             if kind == "pub" and data.isascii():
                 found[keyid] = data.decode("ascii")
         return found
@@ -297,6 +303,7 @@ class RegistryRemote:
                 continue
             image = oci.parse_image(fetched.data, what=f"{self.url}: {short(item.digest)}")
             if image.artifact_type == oci.ATTESTATION:
+                self._keep(fetched)
                 found.append((fetched.digest, image))
         return found
 
@@ -342,6 +349,7 @@ class RegistryRemote:
                 image = oci.parse_image(fetched.data, what=f"{self.url}: {tag}")
             except Corrupt:
                 continue  # an index: what it lists has no blobs of its own
+            self._keep(fetched)
             for one in (image, *(found for _, found in self.referring(fetched.digest))):
                 for layer in (one.config, *one.layers):
                     users.setdefault(layer.digest, set()).add(tag.replace("..", "/"))
@@ -371,10 +379,19 @@ class RegistryRemote:
         found = self._registry.manifest(tag)
         tagged = None if found is None else self._parsed(tag, found)
         with self._guard:
+            before = self._tagged.get(tag)
             self._tagged[tag] = tagged
-            if tagged is not None:
+            if tagged is not None and (before is None or before.digest != tagged.digest):
+                self._keep(found)
                 self._learn(tagged.image)
         return tagged
+
+    def _keep(self, found: Fetched | None) -> None:
+        """Count what is kept of a manifest. Raises ``Corrupt`` where all take too much memory."""
+        with self._guard:
+            self._kept_bytes += 0 if found is None else len(found.data)
+            if self._kept_bytes > MAX_KEPT_BYTES:
+                raise Corrupt(f"{self.url}: manifests of more than {MAX_KEPT_BYTES:,} bytes")
 
     def _parsed(self, tag: str, found: Fetched) -> Tagged | None:
         try:
@@ -447,6 +464,7 @@ class RegistryRemote:
             image = oci.parse_image(found.data, what=f"{self.url}: {short(item.digest)}")
             if image.artifact_type != oci.ATTESTATION:
                 continue
+            self._keep(found)
             with self._guard:
                 for layer in image.layers:
                     if layer.raw is not None:

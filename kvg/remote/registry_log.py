@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from kvg.digest import sha256, short
 from kvg.errors import Conflict, Corrupt, UsageError
 from kvg.remote import layout, oci
+from kvg.remote.distribution import MAX_TAG_CHARS
 
 if TYPE_CHECKING:
     from kvg.remote.distribution import Registry
     from kvg.remote.oci import Descriptor, Image
 
 LOG_TAG: Final = "_kvg.log."
-MAX_TAG_CHARS: Final = 128
 _HEADS: Final = (layout.CHECKPOINT, layout.VERIFIER, layout.PUBLISHER, layout.COSIGNED)
 
 

@@ -176,14 +176,16 @@ class S3Files:
 
     def names(self, folder: str) -> Sequence[str] | None:
         prefix = self._key(folder) + "/"
-        found: list[str] = []
-        with self._failing(folder):
+
+        def listed() -> Iterator[str]:
             for batch in self._obstore.list(self._store, prefix):
                 for item in batch:
                     name = str(item["path"]).removeprefix(prefix)
                     if item["size"] != len(MARKER) and layout.is_name(name):
-                        found.append(name)
-        return sorted(found)
+                        yield name
+
+        with self._failing(folder):
+            return asking.gathered(listed(), what=f"{self.url}/{folder}")
 
     def close(self) -> None:
         return None

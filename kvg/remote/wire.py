@@ -71,7 +71,10 @@ def read_message(stream: BinaryIO, *, what: str) -> Message | None:
     data = stream.read(size)
     if len(data) != size:
         raise RemoteFailed(f"{what}: connection lost", hint=AGAIN)
-    value = canon.decode(data, what=what)
+    try:
+        value = canon.decode(data, what=what)
+    except Corrupt as error:
+        raise Corrupt(error.message, hint="see to the kvg on the far side") from None
     if not isinstance(value, Mapping):
         raise Corrupt(f"{what}: no message of kvg")
     return Message(value)

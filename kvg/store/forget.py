@@ -156,8 +156,9 @@ def _note_removed(store: Store, digest: Digest) -> None:
 def removal_faults(store: Store) -> Iterator[tuple[str, Corrupt]]:
     """Each note of a removal that names no tombstone of its artifact, by its name in the store's
     folder, and why. Raises ``Corrupt`` where the log can't be read."""
-    for path in sorted((store.root / REMOVED).iterdir()):
-        name, digest = f"{REMOVED}/{path.name}", f"{PREFIX}{path.name}"
+    for stem in durable.names_in(store.root / REMOVED):
+        path = store.root / REMOVED / stem
+        name, digest = f"{REMOVED}/{stem}", f"{PREFIX}{stem}"
         if not is_digest(digest) or not path.is_file():
             continue
         try:
@@ -322,11 +323,7 @@ def _set_aside(store: Store, objects: Iterable[Digest]) -> dict[Digest, tuple[st
 
 
 def _lost_names(store: Store) -> list[str]:
-    with durable.translated(store.root / LOST_FOUND):
-        try:
-            return sorted(os.listdir(store.root / LOST_FOUND))
-        except FileNotFoundError:
-            return []
+    return durable.names_in(store.root / LOST_FOUND)
 
 
 def _remove_aside(store: Store, names: Sequence[str]) -> int:

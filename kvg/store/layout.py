@@ -108,7 +108,7 @@ def share(root: Path, config: Config) -> None:
     _give(root, folder)
     if config.get(SHARED_KEY) != GROUP:
         config.set(SHARED_KEY, GROUP)
-    for parent, _, names in os.walk(root):
+    for parent, _, names in durable.walk(root):
         _give(Path(parent), folder)
         for name in names:
             if not os.path.islink(os.path.join(parent, name)):

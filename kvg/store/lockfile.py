@@ -48,7 +48,7 @@ def read_lock(path: Path) -> dict[str, Digest]:
         raise NotFound(f"{path}: no such file", hint="kvg lock makes it")
     found = dict(Config.top_level(path))
     version, refs = found.pop("version", None), found.pop("refs", {})
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise Incompatible(f"{path}: version {version}, this kvg reads {VERSION}")
     if found or not isinstance(refs, Mapping):
         raise Corrupt(f"{path}: {next(iter(found), 'refs')} has no business there")

@@ -262,27 +262,27 @@ class ObjectFiles:
 
     def all(self) -> Iterator[Digest]:
         """Every object's digest, ascending. Names that are no objects are passed over."""
-        for prefix in _sorted_names(self.folder):
+        for prefix in durable.names_in(self.folder):
             if len(prefix) == 2:
-                for rest in _sorted_names(self._prefix + prefix):
+                for rest in durable.names_in(self._prefix + prefix):
                     name = PREFIX + prefix + rest
                     if is_digest(name):
                         yield name
 
     def count(self) -> int:
         """About how many objects there are: names that are no objects are counted too."""
-        names = (name for name in _sorted_names(self.folder) if len(name) == 2)
-        return sum(len(_sorted_names(self._prefix + name)) for name in names)
+        names = (name for name in durable.names_in(self.folder) if len(name) == 2)
+        return sum(len(durable.names_in(self._prefix + name)) for name in names)
 
     def strays(self) -> Iterator[Path]:
         """What lies in the folder and can be no object by its name, and folders that are links."""
-        for prefix in _sorted_names(self.folder):
+        for prefix in durable.names_in(self.folder):
             folder = self._prefix + prefix
             is_right = _is_hex(prefix) and len(prefix) == 2 and os.path.isdir(folder)
             if not is_right or os.path.islink(folder):
                 yield self.folder / prefix
                 continue
-            for rest in _sorted_names(folder):
+            for rest in durable.names_in(folder):
                 if not is_digest(PREFIX + prefix + rest):
                     yield self.folder / prefix / rest
 
@@ -292,7 +292,7 @@ class ObjectFiles:
         Raises ``NotFound``, and ``UsageError`` when several do.
         """
         digits = parse_prefix(prefix)
-        names = _sorted_names(self.folder / digits[:2])
+        names = durable.names_in(self.folder / digits[:2])
         found = [
             n for n in names if n.startswith(digits[2:]) and is_digest(PREFIX + digits[:2] + n)
         ]
@@ -333,15 +333,6 @@ class ObjectFiles:
 
 def _is_hex(text: str) -> bool:
     return not set(text) - set("0123456789abcdef")
-
-
-def _sorted_names(folder: Path | str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except _ABSENT:
-        return []
-    except OSError as error:
-        durable.raise_translated(error, folder)
 
 
 class Damaged(Corrupt):

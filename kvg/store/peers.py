@@ -65,10 +65,7 @@ class Peers:
 
     def origins(self) -> tuple[str, ...]:
         """The logs that were seen, ascending."""
-        try:
-            found = sorted(path.name for path in self._folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        found = durable.names_in(self._folder)
         return tuple(name for name in found if (self._folder / name / "checkpoint").exists())
 
     def check(self, origin: str, verifier: bytes, note: bytes, source: TileSource) -> Tiles:

@@ -298,10 +298,7 @@ def _sweep_quarantine(path: Path, dry_run: bool) -> int | None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []
+    return [folder / name for name in durable.names_in(folder)]
 
 
 def _give_way(seconds: float) -> None:

@@ -85,7 +85,7 @@ def find_traces(
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in durable.walk(folder):
         folders.sort()
         yield from (Path(parent, name) for name in sorted(names))
 

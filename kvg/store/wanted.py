@@ -70,19 +70,23 @@ def read_wanted(store: Store, digest: Digest) -> tuple[Mark, ...]:
 def wanted_of(store: Store) -> Iterator[Digest]:
     """Each artifact of which something is to be looked for: forgetting it was begun, and has not
     come to its end."""
-    for path in sorted((store.root / FORGOTTEN).glob(f"*{_SUFFIX}")):
-        digest = f"{PREFIX}{path.name.removesuffix(_SUFFIX)}"
+    for name in _names(store):
+        digest = f"{PREFIX}{name.removesuffix(_SUFFIX)}"
         if is_digest(digest):
             yield digest
 
 
 def wanted_faults(store: Store) -> Iterator[Corrupt]:
     """Why what is to be looked for can't be read, of each artifact of which it can't."""
-    for path in sorted((store.root / FORGOTTEN).glob(f"*{_SUFFIX}")):
+    for name in _names(store):
         try:
-            _read(path)
+            _read(store.root / FORGOTTEN / name)
         except Corrupt as error:
             yield error
+
+
+def _names(store: Store) -> list[str]:
+    return [name for name in durable.names_in(store.root / FORGOTTEN) if name.endswith(_SUFFIX)]
 
 
 def _read(path: Path) -> tuple[Mark, ...]:

@@ -84,12 +84,7 @@ class Keyring:
 
     def list(self) -> tuple[KeyInfo, ...]:
         """Every key, by name; the log keys are not among them."""
-        try:
-            names = sorted(os.listdir(self.folder))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            durable.raise_translated(error, self.folder)
+        names = durable.names_in(self.folder)
         stems = [name.removesuffix(".pem") for name in names if name.endswith(".pem")]
         return tuple(self.info(stem) for stem in stems if is_key_name(stem))
 
@@ -200,13 +195,8 @@ class Keyring:
 
     def seen_peers(self, own: str) -> tuple[str, ...]:
         """The logs of others that the store of the log ``own`` has seen, ascending."""
-        try:
-            names = os.listdir(self.log_path(own).with_suffix(PEERS))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            durable.raise_translated(error, self.log_path(own).with_suffix(PEERS))
-        return tuple(sorted(name for name in names if is_key_name(name)))
+        names = durable.names_in(self.log_path(own).with_suffix(PEERS))
+        return tuple(name for name in names if is_key_name(name))
 
     def seen_peer(self, own: str, origin: str) -> bytes | None:
         """What that store last saw of the log ``origin``; None when it never did."""

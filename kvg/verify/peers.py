@@ -110,10 +110,10 @@ def _beside(store: Store, log: Log, name: str) -> Iterator[Finding]:
     witnesses = _witnesses(store)
     for part, check in ((RECEIPTS, _check_receipt), (SEEN, _check_seen)):
         folder = log.folder / part
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            what = f"{name}/{part}/{path.name}"
+        for found in durable.names_in(folder):
+            what = f"{name}/{part}/{found}"
             try:
-                check(log, path, what, witnesses)
+                check(log, folder / found, what, witnesses)
             except _REFUSED as error:
                 yield _finding(error, what)
 
@@ -142,8 +142,7 @@ def _keys_of(log: Log) -> Iterator[PublicKey]:
 
 
 def _rekeyed_at(log: Log) -> list[int]:
-    folder = log.folder / "rekey"
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = durable.names_in(log.folder / "rekey")
     return sorted(int(name) for name in names if name.isdigit())
 
 

@@ -63,7 +63,7 @@ class Published:
         if folder == layout.LOGS:
             yield from sorted(top.iterdir())
             return
-        for parent, folders, names in os.walk(top):
+        for parent, folders, names in durable.walk(top):
             here = top / os.path.relpath(parent, top)
             links = [name for name in folders if (here / name).is_symlink()]
             yield from (here / name for name in sorted([*names, *links]))

@@ -376,6 +376,29 @@ def test_forgotten_content_does_not_come_back(alice: Person, bob: Person, share:
     bob.pull()
     assert not bob.store.objects.has(digest)
     assert any("forget" in text for text in bob.report.told)
+    for dry_run in (False, True):
+        named = bob.pull("demo", dry_run=dry_run)
+        assert named.codes == [3] and "forget" in named.findings[0].message
+        assert bob.pull(dry_run=dry_run).states == {}
+
+
+def test_what_is_here_gets_no_new_name_against_the_rules(
+    alice: Person, bob: Person, share: Path
+) -> None:
+    """A fresh store with these rules would not take it in; what has its names keeps them."""
+    digest = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    bob.store.config.set("deposit.require", "test")
+    alice.store.publish([RefMove("other", digest)])
+    alice.push()
+    for dry_run in (False, True):
+        refused = bob.pull(dry_run=dry_run)
+        assert refused.codes == [6] and "test" in refused.findings[0].message
+        assert refused.states == {"demo": "unchanged"}
+    assert bob.store.refs() == {"demo": digest, "origin/demo": digest}
+    bob.store.config.unset("deposit.require")
+    assert bob.pull().states == {"demo": "unchanged", "other": "new"}
 
 
 def test_a_store_whose_log_went_back_does_not_push(alice: Person, tmp_path: Path) -> None:

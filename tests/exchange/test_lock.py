@@ -119,10 +119,28 @@ def test_what_the_lock_does_not_name_is_not_as_locked(
     assert bob.store.own_refs() == {"a": first}
 
 
+def test_hints_for_refs_that_no_lock_file_names(alice: Person, bob: Person, share: Path) -> None:
+    from kvg.flow.forget import forget
+
+    digest = alice.deposit("demo")
+    alice.push()
+    bob.clone(share, alice)
+    locked(bob)
+    (found, *_) = verify(bob.store, bob.settings, ("origin/demo",), lock=FILE)
+    assert found.hint == "kvg tag OWN origin/demo, then kvg lock OWN"
+    list(forget(bob.store, bob.settings, ["demo"]))
+    (found, *_) = verify(bob.store, bob.settings, lock=FILE)
+    assert digest[:13] in found.message and "kvg forget" in found.hint
+    refused = Outcome(tuple(pull(bob.store, bob.settings, lock=FILE)))
+    assert refused.codes == [3] and "kvg forget" in refused.findings[0].message
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
         ("version = 2\n[refs]\n", Incompatible),
+        ("version = true\n[refs]\n", Incompatible),
+        ("version = 1.0\n[refs]\n", Corrupt),
         ("[refs]\n", Incompatible),
         ("version = 1\nmore = 1\n[refs]\n", Corrupt),
         ('version = 1\n[refs]\n"../x" = "sha256:00"\n', Corrupt),

@@ -13,7 +13,7 @@ import pytest
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import sha256, shake256
-from kvg.errors import Conflict, Corrupt, NoSpace, Unreadable
+from kvg.errors import Conflict, Corrupt, NoSpace, RemoteFailed
 from kvg.flow.remote_gc import remote_gc
 from kvg.remote import Access
 from kvg.remote.directory import DirectoryFiles
@@ -189,7 +189,7 @@ def test_a_write_there_that_fails_holds_nobody_up(there: Store, share: Path, whe
 
     durable.set_hook(fail)
     try:
-        with pytest.raises(Unreadable) as told:
+        with pytest.raises(RemoteFailed) as told:
             files.write(name, parts)
     finally:
         durable.set_hook(None)

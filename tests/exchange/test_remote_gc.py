@@ -23,6 +23,7 @@ from tests.exchange.conftest import Person
 from tests.exchange.test_crash import killed_at
 from tests.exchange.test_every_kind import Place, oci_server, place, s3_server, ssh_server  # noqa: F401
 from tests.remote.programs import Ssh
+from tests.unlistable import make_unlistable
 
 
 def collect(person: Person, *, dry_run: bool = False) -> tuple[object, ...]:
@@ -52,6 +53,24 @@ def test_what_no_ref_needs_goes_and_the_rest_stays(alice: Person, bob: Person, s
     (again,) = collect(alice)
     assert again.objects == 0
     assert not (share / "gc").exists() and not list((share / "pushing").iterdir())
+
+
+def test_nothing_goes_where_refs_cannot_be_listed(
+    alice: Person, bob: Person, share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice.deposit("demo")
+    alice.deposit("team/other", range(40, 60))
+    alice.push()
+    bob.clone(share, alice)
+    before = there(share)
+    with monkeypatch.context() as patch:
+        make_unlistable(patch, share / "refs" / "team")
+        with pytest.raises(RemoteFailed, match="team"):
+            collect(alice)
+        with pytest.raises(RemoteFailed, match="team"):
+            bob.pull()
+    assert there(share) == before
+    assert bob.store.refs()["origin/team/other"] == alice.store.ref("team/other")
 
 
 def test_what_another_publisher_needs_stays(alice: Person, bob: Person, share: Path) -> None:

@@ -12,11 +12,17 @@ import pytest
 from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, sha256
-from kvg.errors import Conflict, Corrupt, KvgError
+from kvg.errors import Conflict, Corrupt, KvgError, RemoteFailed
 from kvg.parallel import in_order
 from kvg.remote import Pointer, Remote, open_remote
 from kvg.remote.file_remote import FileRemote
-from kvg.remote.layout import object_name
+from kvg.remote.layout import (
+    MAX_KEY_BYTES,
+    MAX_POINTER_BYTES,
+    MalformedPointer,
+    object_name,
+)
+from tests.unlistable import make_unlistable
 
 RAW = b"an object"
 DIGEST = sha256(RAW)
@@ -215,3 +221,38 @@ def test_pointers_wait_for_the_disk_at_once_and_lose_without_a_trace(
     moved = list(in_order(move, range(3), threads=3))
     assert sorted(moved) == [False, True, True]
     assert not list((folder / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("name", ["refs", "refs/docs"])
+def test_refs_that_cannot_be_listed_are_not_gone(
+    remote: Remote, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move(remote)
+    assert remote.refs() == ("docs/a",)
+    make_unlistable(monkeypatch, folder / name)
+    with pytest.raises(RemoteFailed, match=name):
+        remote.refs()
+
+
+def test_keys_on_offer_are_bounded(
+    remote: Remote, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = folder / "keys"
+    keys.mkdir()
+    (keys / "aa.pub").write_text("a key")
+    (keys / "bb.pub").write_text("x" * (MAX_KEY_BYTES + 1))
+    (keys / "cc").write_text("no key")
+    assert remote.offers() == {"aa": "a key"}
+    monkeypatch.setattr("kvg.remote.layout.MAX_KEYS", 1)
+    with pytest.raises(Corrupt, match="offers 2 keys"):
+        remote.offers()
+
+
+def test_a_pointer_larger_than_any_is_known_by_its_beginning(remote: Remote, folder: Path) -> None:
+    path = folder / "refs" / "docs" / "a"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * (3 * MAX_POINTER_BYTES))
+    (found,) = remote.pointers(["docs/a"]).values()
+    assert isinstance(found, MalformedPointer) and len(found.data) == MAX_POINTER_BYTES + 1
+    remote.move("docs/a", Pointer("kvg-1", 7), expect=found)
+    assert remote.pointer("docs/a") == Pointer("kvg-1", 7)

@@ -15,7 +15,7 @@ import pytest
 
 from kvg.digest import sha256
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
-from kvg.remote import Access, open_remote
+from kvg.remote import Access, oci, open_remote
 from kvg.remote.distribution import Registry, is_of_domain, parse_challenge
 from kvg.remote.docker_login import login_for
 from kvg.remote.registry import is_ref_tag, tag_of
@@ -319,3 +319,46 @@ def test_answers_that_lead_nowhere(tmp_path: Path, location: str) -> None:
     for handle in answers:
         with lying(handle) as (host, _), pytest.raises(RemoteFailed, match=r"nowhere|of nobody"):
             Registry(f"oci://{host}/team/kv", Access()).tags()
+
+
+def test_tags_longer_than_any_are_refused(tmp_path: Path) -> None:
+    body = json.dumps({"tags": ["a", "b" * 129]}).encode()
+    with lying(answer(200, body)) as (host, _), pytest.raises(Corrupt, match="128 characters"):
+        Registry(f"oci://{host}/team/kv", Access()).tags()
+
+
+def test_tags_that_take_too_much_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvg.remote.files.MAX_NAMES_BYTES", 10_000)
+    numbers = iter(range(10**6))
+
+    def handle(handler: BaseHTTPRequestHandler) -> None:
+        more = {"Link": f'</v2/team/kv/tags/list?n=1&x={next(numbers)}>; rel="next"'}
+        tags = [f"tag{next(numbers)}" for _ in range(10)]
+        answer(200, json.dumps({"tags": tags}).encode(), **more)(handler)
+
+    with lying(handle) as (host, asked), pytest.raises(Corrupt, match="without an end"):
+        Registry(f"oci://{host}/team/kv", Access()).tags()
+    assert 10 < len(asked) < 20
+
+
+def test_manifests_that_take_too_much_memory_are_refused(
+    guarded: Oci, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Registry(guarded.url("team/large"), guarded.access)
+    place.put_blob(oci.describe(b"{}", oci.EMPTY).digest, [b"{}"])
+    empty = oci.describe(b"{}", oci.EMPTY)
+    for number in range(8):
+        notes = tuple((f"note{number}.{i}", "x" * 100) for i in range(40))
+        image = oci.Image(oci.ARTIFACT, empty, (empty,), None, notes)
+        place.put_manifest(f"tag{number}", oci.encode_image(image), oci.IMAGE)
+
+    def refs() -> tuple[str, ...]:
+        remote = open_remote(guarded.url("team/large"), cwd=tmp_path, access=guarded.access)
+        return remote.refs()
+
+    assert len(refs()) == 8
+    monkeypatch.setattr("kvg.remote.registry.MAX_KEPT_BYTES", 20_000)
+    with pytest.raises(Corrupt, match="20,000 bytes"):
+        refs()

@@ -258,3 +258,10 @@ def test_what_the_far_side_says_keeps_its_letters(tmp_path: Path) -> None:
     with pytest.raises(RemoteFailed, match=r"denied: /Srv/KV") as told:
         fake(tmp_path, program).read("format", 100)
     assert told.value.message.isprintable()
+
+
+def test_an_answer_of_more_values_than_can_be_is_not_taken_apart(tmp_path: Path) -> None:
+    program = GREETED + SAY + "say(b'{\"names\":[' + b'{},' * (6 << 20) + b'{}]}')"
+    with pytest.raises(Corrupt, match="values") as told:
+        fake(tmp_path, program).names("refs")
+    assert told.value.hint is not None and "far side" in told.value.hint

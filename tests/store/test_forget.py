@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest, hex_of, sha256, shake256
-from kvg.errors import NotFound
+from kvg.errors import NotFound, Unreadable
 from kvg.objects.statement import Resource, encode_provenance
 from kvg.signing.dsse import sign_envelope
 from kvg.store import RefMove, Store
@@ -19,6 +19,7 @@ from kvg.store.traces import find_traces, take_traces
 from kvg.verify import verify_artifact
 from kvg.verify.fsck import Finding, fsck
 from tests import artifacts as a
+from tests.unlistable import make_unlistable
 
 SOURCE = b"The handbook says, in so many words, what the with statement does to a file."
 
@@ -79,6 +80,20 @@ def test_nothing_of_it_is_left(tmp_path: Path, codec: int) -> None:
     with pytest.raises(NotFound, match="forget"):
         verify_artifact(store, digest)
     assert manifest.digest in store.forgotten() and store.history("handbook")[1].digest == digest
+
+
+def test_what_cannot_be_looked_through_is_not_found_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = a.make_store(tmp_path)
+    digest = with_source(store, "demo", range(40))
+    traces = take_traces(store, plan_forget(store, digest).content)
+    aside = store.root / "lost-found" / "folder"
+    aside.mkdir(parents=True)
+    (aside / "copy").write_bytes(SOURCE)
+    make_unlistable(monkeypatch, aside)
+    with pytest.raises(Unreadable, match="folder"):
+        list(find_traces(store, traces))
 
 
 def test_what_is_shared_stays_and_is_listed(tmp_path: Path) -> None:

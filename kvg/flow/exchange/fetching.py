@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
-from kvg.errors import Corrupt, UsageError
+from kvg.errors import Corrupt, NotFound, UsageError
 from kvg.flow.exchange.elsewhere import Elsewhere
 from kvg.flow.exchange.left_out import note_left_out, note_taken_off
 from kvg.flow.exchange.needed import closure_there
@@ -18,7 +18,7 @@ from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry
 from kvg.store import ANY, RefMove
-from kvg.verify.judgement import required_gates
+from kvg.verify.judgement import judge, required_gates
 
 if TYPE_CHECKING:
     from kvg.flow.exchange.places import Place
@@ -77,6 +77,7 @@ class Fetch:
         self.gone: list[TransferRef] = []
         """What the remote had, and has no more; only where all of it was looked at."""
         self._there: tuple[str, ...] = ()
+        self._is_by_name = False
         self.counts = Counts()
         self._began = time.monotonic()
 
@@ -89,6 +90,7 @@ class Fetch:
         Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``.
         """
         self._remote.check()
+        self._is_by_name = names is not None
         refused: list[str] = []
         for finding in self._run(names):
             refused.append(finding.object)
@@ -123,7 +125,11 @@ class Fetch:
         for ref in refs:
             try:
                 said = self.reader.attestations(ref.digest)
-                if not self._is_complete(ref.digest, said) and not self._is_forgotten(ref):
+                if self._is_complete(ref.digest, said):
+                    self._check_here(ref)
+                elif self._is_passed_over(ref):
+                    continue
+                else:
                     for digest in self._needed_there(ref):
                         (counts.skipped if here.has(digest) else counts.moved).add(digest)
             except REFUSED as error:
@@ -137,8 +143,16 @@ class Fetch:
             self._store, self._remote, self.reader, ref.digest, ref.name, pages=self.has_pages
         )
 
-    def _is_forgotten(self, ref: RemoteRef) -> bool:
-        return ref.digest in self._store.forgotten()
+    def _is_passed_over(self, ref: RemoteRef) -> bool:
+        """Whether ``ref`` stands for what was forgotten here; a warning says so. Raises
+        ``NotFound`` where it was asked for by name."""
+        if ref.digest not in self._store.forgotten():
+            return False
+        why = f"{ref.name}: {short(ref.digest)} was removed here with kvg forget; not fetched"
+        if self._is_by_name:
+            raise NotFound(why, hint="kvg deposit makes it again")
+        self._settings.report.warning(why)
+        return True
 
     def _drop_gone(self) -> None:
         """``REMOTE/REF`` of what is no more there goes; one's own refs stay."""
@@ -183,11 +197,9 @@ class Fetch:
         known = self._known(ref)
         said = self.reader.attestations(ref.digest)
         if self._is_complete(ref.digest, said):
+            self._check_here(ref)
             return (known,)
-        if self._is_forgotten(ref):
-            self._settings.report.warning(
-                f"{ref.name}: {short(ref.digest)} was removed here with kvg forget; not fetched"
-            )
+        if self._is_passed_over(ref):
             return ()
         try:
             received = receiver.receive(
@@ -198,6 +210,12 @@ class Fetch:
                 self.reader.blamed(missing)
             raise self.reader.blamed(error) from None
         return (Fetched(ref, known.before, received.judgement.depositors, received),)
+
+    def _check_here(self, ref: RemoteRef) -> None:
+        """What is here already gets no name by this that it could not be received under."""
+        own = self._store.refs()
+        if any(own.get(n) != ref.digest for n in (ref.name, self.place.tracking(ref.name))):
+            self._require(ref)(judge(self._store, ref.digest, what=ref.name))
 
     def _require(self, ref: RemoteRef) -> _Requirement:
         return _Requirement(self._store, self.place.tracking(ref.name))

@@ -27,7 +27,7 @@ from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry, RefEntry, parse_entry
 from kvg.log.held import MAX_HELD_BYTES, held_name, open_held
-from kvg.remote.layout import CHECKPOINT, PUBLISHER, VERIFIER, MalformedPointer
+from kvg.remote.layout import CHECKPOINT, MAX_REFS, PUBLISHER, VERIFIER, MalformedPointer
 from kvg.report import SilentReport
 from kvg.store.names import is_ref_name
 from kvg.store.peers import Older, reading_copy, unexplained
@@ -456,6 +456,8 @@ class Reader:
         is one for all of them.
         """
         chosen = tuple(self.remote.refs() if names is None else names)
+        if len(chosen) > MAX_REFS:
+            raise Corrupt(f"{self.place.name}: {len(chosen):,} refs, more than {MAX_REFS:,}")
         self.look(chosen)
         found: dict[str, RemoteRef | KvgError] = {}
         doubted: dict[str, Pointer] = {}
