@@ -6,7 +6,15 @@ module. Library code raises these and nothing else on bad input; it never prints
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+_LOGIN: Final = re.compile(r"(?<!\bs3)(?<!\bfile)://\S*@")
+
+
+def without_login(text: str) -> str:
+    """``text`` without what stands between the scheme of an address in it and its last ``@``."""
+    return _LOGIN.sub("://…@", text) if "://" in text else text
 
 
 class KvgError(Exception):
@@ -20,9 +28,12 @@ class KvgError(Exception):
     meaning: ClassVar[str] = "anything without a code of its own"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        """A name and password in an address among the words are left out, wherever they came from:
+        what is one argument too far, or in the place of another, is shown in an error."""
+        message = without_login(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else without_login(hint)
 
 
 class Unreadable(KvgError):

@@ -38,7 +38,7 @@ from kvg.objects.manifest import Manifest
 from kvg.objects.page import page_size
 from kvg.objects.statement import Provenance, Resource, encode_provenance
 from kvg.problem.family import parse_problem
-from kvg.store import RefMove, check_ref_name
+from kvg.store import RefMove
 
 if TYPE_CHECKING:
     from kvg.gates import GateOutcome
@@ -61,7 +61,7 @@ def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposi
     Raises ``UsageError``, ``NotFound``, ``Incompatible``, ``NoSpace``, ``Conflict``, ``Untrusted``,
     and ``GateFailed``; then nothing is left but the evidence.
     """
-    check_ref_name(request.ref)
+    store.check_own_name(request.ref)
     source = read_source(settings, request)
     contract = contract_for(
         store, settings, request.valid_until, request.depends, request.schema_version
@@ -131,7 +131,7 @@ def plan_deposit(store: Store, settings: Settings, request: DepositRequest) -> D
 
     Raises as ``deposit`` does before it computes.
     """
-    check_ref_name(request.ref)
+    store.check_own_name(request.ref)
     source = read_source(settings, request)
     contract_for(store, settings, request.valid_until, request.depends, request.schema_version)
     problem = _problem(settings, request)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kvg.digest import short
-from kvg.errors import Conflict
+from kvg.errors import Conflict, UsageError
 from kvg.flow.exchange.contact import choose, trust_all
 from kvg.flow.exchange.fetching import Fetch, Fetched
 from kvg.flow.exchange.places import find_place, opened
@@ -77,8 +77,9 @@ def take(
             done.append(item.done("attested"))
             continue
         try:
+            store.check_own_name(item.ref.name)
             state, here = _state(work, store, item), store.ref(item.ref.name)
-        except Conflict as error:
+        except (Conflict, UsageError) as error:
             yield told(error, item.ref.name)
             continue
         if state in ("new", "moved"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -45,9 +46,10 @@ from kvg.flow.settings import signing_key
 from kvg.frozen import frozen
 from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
+from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import CHECKPOINT, Expected, InTheWay, MalformedPointer, Pointer
 from kvg.remote.tree import Tree
-from kvg.store import ANY, RefMove
+from kvg.store import ANY, RefMove, check_ref_name
 from kvg.trust import PUBLISHER
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ def push(
 
 
 def _check_own(store: Store, name: str, *, delete: bool) -> None:
+    check_ref_name(name)
     if store.is_tracking(name):
         raise UsageError(f"{name}: says what a remote had", hint="push the ref itself")
     if not delete and store.ref(name) is None:
@@ -177,7 +180,7 @@ class Push:
         checked = checked if read_back else self._lost(checked if refs else ())
         is_cosigned = is_there and old_note is not None and is_cosigned_anew(self._remote, log)
         is_behind = not refs and old_size < log.size and self._has_late_removed()
-        if going or updated or checked or is_cosigned or is_behind:
+        if going or updated or checked or is_cosigned or is_behind or self._is_cut(is_there):
             chosen = (*going, *updated, *checked)
             note = self._publisher_note(is_there)
             self._tell(old_note)
@@ -195,6 +198,12 @@ class Push:
             self._begun.end()
         self._track(done)
         yield self._transfer(done)
+
+    def _is_cut(self, is_there: bool) -> bool:
+        """Whether an earlier push of this store was killed there: what it had moved may be seen by
+        nobody who goes by the listing."""
+        remote = self._remote
+        return is_there and isinstance(remote, FileRemote) and remote.is_cut(self._own)
 
     def _is_late(self, name: str, pointer: Expected) -> bool:
         """Whether ``pointer``, there, is at an entry of this store's log that a later one of
@@ -507,15 +516,19 @@ class Push:
     def delete(self, refs: Sequence[str]) -> Iterator[Record]:
         """Take ``refs`` off the remote, where they are as this store last saw them."""
         done: list[TransferRef] = []
-        for name in dict.fromkeys(refs):
-            try:
-                found = self._deleted(name)
-            except REFUSED as error:
-                yield told(error, name)
-            else:
-                done.append(found)
-        if done and not self._settings.tell_dry_run():
-            self._remote.publish_listing()
+        is_dry, is_there = self._settings.tell_dry_run(), self._is_there()
+        is_cut = self._is_cut(is_there)
+        with announced(self._remote, self._own) if is_there and not is_dry else nullcontext():
+            for name in dict.fromkeys(refs):
+                try:
+                    found = self._deleted(name)
+                except REFUSED as error:
+                    yield told(error, name)
+                else:
+                    done.append(found)
+            if (done or is_cut) and not is_dry:
+                self._remote.publish_listing()
+        if not is_dry:
             self._track(done)
         yield self._transfer(done)
 

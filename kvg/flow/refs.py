@@ -23,7 +23,7 @@ def tag(store: Store, settings: Settings, name: str, target: str, *, force: bool
     """
     from kvg.store import RefMove
 
-    check_ref_name(name)
+    store.check_own_name(name)
     digest = store.resolve(target).digest
     store.check_artifact(digest, what=target)
     previous = store.ref(name)
@@ -37,7 +37,7 @@ def mv(store: Store, settings: Settings, old: str, new: str) -> tuple[RefMoved, 
     """Rename the ref ``old``, in one step. Raises ``NotFound``; ``Conflict`` when ``new`` is."""
     from kvg.store import RefMove
 
-    check_ref_name(new)
+    store.check_own_name(new)
     digest = _current(store, old)
     if new == old:
         raise UsageError(f"{old}: the old name and the new are the same")

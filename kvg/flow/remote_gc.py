@@ -64,6 +64,8 @@ def remote_gc(store: Store, settings: Settings, name: str | None) -> Iterator[Re
             yield from findings
             if not findings:
                 yield _collect(remote, removal, place.name, needed)
+                if removal is not None:
+                    remote.publish_listing()  # that of a push which was killed before it
 
 
 def check_nobodys(remote: Remote) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kvg.errors import UsageError
 from kvg.flow.settings import counted_in
@@ -13,6 +13,9 @@ from kvg.remote.serving import Server
 
 if TYPE_CHECKING:
     from kvg.flow.settings import Settings
+
+SERVED_WAIT_S: Final = 60.0
+"""How long another who moves a pointer there is waited for: who asks sees nothing of it."""
 
 
 def serve(
@@ -26,7 +29,12 @@ def serve(
         folder = settings.cwd / path.expanduser()
     except RuntimeError:
         raise UsageError(f"{path}: no such user's home") from None
-    files = open_folder(folder, keeper=partial(counted_in, settings))
+    files = open_folder(
+        folder,
+        keeper=partial(counted_in, settings),
+        lock_wait=SERVED_WAIT_S if settings.lock_wait is None else settings.lock_wait,
+        report=settings.report,
+    )
     try:
         Server(files, source, sink, is_read_only=is_read_only).run()
     finally:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvg.remote.directory import DirectoryFiles, Keeper
     from kvg.remote.files import Files
     from kvg.remote.remote import Remote
+    from kvg.report import Report
 
 REGISTRIES: Final = ("oci", "oci+http")
 WEB: Final = ("https", "http")
@@ -237,13 +238,19 @@ def shown_text(text: str) -> str:
 
 
 def open_remote(
-    url: str, *, cwd: Path, access: Access | None = None, keeper: Keeper | None = None
+    url: str,
+    *,
+    cwd: Path,
+    access: Access | None = None,
+    keeper: Keeper | None = None,
+    lock_wait: float | None = None,
+    report: Report | None = None,
 ) -> Remote:
     """The remote at ``url``: a path (from ``cwd``), or an address of one of ``KINDS``.
 
     ``access`` is what the user's surroundings say of logins, ``keeper`` counts what is written into
-    a folder. Nothing is looked at yet. Raises ``UsageError``, and ``Incompatible`` where an extra
-    of the distribution is needed.
+    a folder; ``lock_wait``: the seconds to wait for that one's lock. Nothing is looked at yet.
+    Raises ``UsageError``, and ``Incompatible`` where an extra of the distribution is needed.
     """
     from kvg.remote.access import Access
     from kvg.remote.file_remote import FileRemote
@@ -254,7 +261,8 @@ def open_remote(
 
         return RegistryRemote(url, access or Access())
     if address.kind in ("", "file"):
-        return FileRemote(open_folder(cwd / address.path, keeper=keeper))
+        folder = cwd / address.path
+        return FileRemote(open_folder(folder, keeper=keeper, lock_wait=lock_wait, report=report))
     return FileRemote(_files(url, address, access or Access()))
 
 
@@ -272,12 +280,17 @@ def _files(url: str, address: Address, access: Access) -> Files:
     return S3Files(url, access)
 
 
-def open_folder(path: Path, *, keeper: Keeper | None = None) -> DirectoryFiles:
-    """The files of a remote in the folder ``path``, or of the store in it. ``keeper``: see
-    ``open_remote``."""
+def open_folder(
+    path: Path,
+    *,
+    keeper: Keeper | None = None,
+    lock_wait: float | None = None,
+    report: Report | None = None,
+) -> DirectoryFiles:
+    """The files of a remote in the folder ``path``, or of the store in it. See ``open_remote``."""
     from kvg.remote.directory import DirectoryFiles
 
-    return DirectoryFiles(_folder(path), keeper=keeper)
+    return DirectoryFiles(_folder(path), keeper=keeper, lock_wait=lock_wait, report=report)
 
 
 def _folder(path: Path) -> Path:

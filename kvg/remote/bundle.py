@@ -15,7 +15,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kvg import codec as kvz
 from kvg import durable
@@ -122,9 +122,10 @@ class Bundle:
         self._objects[raw] = (layer, is_raw)
 
     def _take_keys(self, image: Image) -> None:
+        layout.check_keys(len(image.layers), what=str(self._path))
         for layer in image.layers:
             keyid, _, kind = (layer.said(oci.TITLE) or "").rpartition(".")
-            data = self.blob(layer, layout.MAX_SMALL_BYTES)
+            data = self.blob(layer, layout.MAX_KEY_BYTES)
             if kind == "pub" and data.isascii():
                 self._offers[keyid] = data.decode("ascii")
 
@@ -333,10 +334,28 @@ def padding(size: int) -> bytes:
 END: Final = bytes(2 * BLOCK)
 """What ends a tar."""
 
+MAX_HEADER_BYTES: Final = 1 << 16
+"""What is read of a tar at once; none of kvg's own has headers longer than a block."""
+
 MAX_END_BYTES: Final = 1 << 20
 """Tools fill up to a whole record, of twenty blocks as a rule."""
 
 CUT_HINT: Final = "copy it again, whole"
+
+
+class _Headers:
+    """A file of which a tar's headers are read, each a few hundred bytes: what comes with one that
+    says it goes on for gigabytes would be read into memory at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        """Raises ``TarError`` for more than any name takes."""
+        if not 0 <= size <= MAX_HEADER_BYTES:
+            raise tarfile.TarError("a header that goes on and on")
+        return self._file.read(size)
 
 
 def _members(path: Path, file_size: int) -> dict[str, Span]:
@@ -344,8 +363,12 @@ def _members(path: Path, file_size: int) -> dict[str, Span]:
     spans: dict[str, Span] = {}
     end = 0
     try:
-        with tarfile.open(path, "r:") as tar:
-            for member in tar:
+        with (
+            open(path, "rb", opener=durable.plain) as file,
+            tarfile.open(fileobj=cast(BinaryIO, _Headers(file)), mode="r:") as tar,
+        ):
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # each takes a kilobyte
                 _check_member(member, path)
                 end = member.offset_data + member.size + -member.size % BLOCK
                 if member.isdir():

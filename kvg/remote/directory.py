@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, Unreadable
+from kvg.locking import Lock
 from kvg.remote import files as asking
 from kvg.remote import layout
 from kvg.remote.files import PIECE_BYTES, Head
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kvg.digest import Buffer, Digest
+    from kvg.report import Report
 
     Counted = Callable[[Iterable[Buffer]], Generator[Buffer, None, None]]
     """Gives the parts of an object on, each once there is room for it in the store that the folder
@@ -49,14 +50,23 @@ class DirectoryFiles:
     keeps_folders = True
     writes_in_turn = True
 
-    def __init__(self, folder: Path, *, keeper: Keeper | None = None) -> None:
-        """``keeper`` is asked once, before the first object is written."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keeper: Keeper | None = None,
+        lock_wait: float | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """``keeper`` is asked once, before the first object is written. ``lock_wait``: the seconds
+        to wait for another who moves a pointer; None waits for as long as it takes."""
         self._folder = folder
         self._keeper = keeper
         self._prefix = f"{folder}{os.sep}"
         self._staging = folder / STAGING
         self._guard = threading.Lock()
         self._naming = threading.Lock()
+        self._lock = Lock(folder / LOCK_FILE, wait_s=lock_wait, report=report)
         self._unsynced: set[Path] = set()
         self._plain: set[str] = {""}
         """Folders below this one of which it was seen that they are no links."""
@@ -267,20 +277,17 @@ class DirectoryFiles:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Whoever may read the folder can hold the lock: nobody is waited for in silence, nor
+        longer than ``lock_wait``. Raises ``HeldUp``."""
         self._check_folders(_STAGED)
-        with _refused(self._folder):
-            durable.make_dir(self._staging)
-            path = self._folder / LOCK_FILE
-            if os.path.islink(path):
-                raise _link(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(path, flags, 0o666)
-        try:
-            with _refused(path):
-                fcntl.flock(fd, fcntl.LOCK_EX)
+        with ExitStack() as stack:
+            with _refused(self._folder / LOCK_FILE):
+                durable.make_dir(self._staging)
+                try:
+                    stack.enter_context(self._lock.exclusive())
+                except Conflict as error:
+                    raise layout.HeldUp(error.message, hint=error.hint) from None
             yield
-        finally:
-            os.close(fd)
 
 
 def _link(path: Path | str) -> Corrupt:

@@ -2,7 +2,7 @@
 
 https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, with the fallback of
 registries before 1.1 for referrers. The login goes to the registry, and for a token to the server
-that issues tokens for it, which has to be of the same domain; to no other. A blob may be kept on
+that issues tokens for it, which has to be its kin (``is_kin``); to no other. A blob may be kept on
 another host: that gets no login, and what it gives is checked as everything is.
 """
 
@@ -147,6 +147,15 @@ class Registry:
                 f"{self.url}: deletes nothing", hint="registries have it as an option, off at first"
             )
         self._whole(response, (202, 200, 204, *web.ABSENT), digest)
+
+    def delete_tag(self, tag: str) -> bool:
+        """Delete a tag and nothing else; False where the registry says that it does not."""
+        response = self._ask("DELETE", f"{self._base}/manifests/{quote(tag)}")
+        if response.status not in (202, 200, 204):
+            self._passed_over(response)
+            return False
+        self._whole(response, (202, 200, 204), tag)
+        return True
 
     def delete_blob(self, digest: Digest) -> bool:
         """Delete a blob; whether it is gone. Many registries leave that to their own clean-up."""
@@ -357,8 +366,7 @@ class Registry:
         if realm is None:
             raise RemoteFailed(f"{self.url}: asks for a token of nobody")
         host, path = realm.host, realm.path.partition("?")[0]
-        is_kin = host.scheme == self._host.scheme and is_of_domain(host.name, self._host.name)
-        if basic is not None and not is_kin:
+        if basic is not None and not is_kin(host, self._host):
             raise RemoteFailed(
                 f"{self.url}: wants the login to be sent to another host, {host.name}"
             )
@@ -427,14 +435,25 @@ def fallback_tag(digest: Digest) -> str:
     return digest.replace(":", "-")
 
 
-def is_of_domain(name: str, other: str) -> bool:
-    """Whether two hosts are one, or share a domain of at least two parts."""
-    if name == other:
+def is_kin(host: web.Host, other: web.Host) -> bool:
+    """Whether a login for ``other`` may be sent to ``host``: the same, or over https one whose name
+    is the other's or lies above or below it.
+
+    Names that share their last parts alone may be strangers', as all under ``github.io`` or
+    ``co.uk`` are; of ``docker.io`` it is known whose they are. Over plain http a port is its own
+    host: on one machine each may be another user's.
+    """
+    if host == other:
         return True
-    if re.fullmatch(r"[0-9.]+|.*:.*", name) or re.fullmatch(r"[0-9.]+|.*:.*", other):
+    if not host.scheme == other.scheme == "https":
         return False
-    ends = [host.lower().split(".")[-2:] for host in (name, other)]
-    return ends[0] == ends[1] and len(ends[0]) == 2
+    one, two = host.name.lower(), other.name.lower()
+    if one == two:
+        return True
+    if any(re.fullmatch(r"[0-9.]+|.*:.*", name) or name.count(".") < 1 for name in (one, two)):
+        return False
+    is_docker = all(name.endswith(".docker.io") for name in (one, two))
+    return is_docker or one.endswith(f".{two}") or two.endswith(f".{one}")
 
 
 def parse_challenge(text: str) -> tuple[str, dict[str, str]]:

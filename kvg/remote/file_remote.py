@@ -221,6 +221,10 @@ class FileRemote:
             self._marks = []
             self._files.remove(self._pushing(origin))
 
+    def is_cut(self, origin: str) -> bool:
+        """Whether a push or a removal of refs by ``origin`` began there and did not end."""
+        return self._files.read(self._pushing(origin), layout.MAX_NAME_BYTES) is not None
+
     def pushes(self, *, besides: str) -> Mapping[str, bytes]:
         """Who pushes there by its own word, ``besides`` left out, each with its mark as it is now.
 

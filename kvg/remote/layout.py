@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvg import canon
 from kvg.digest import Digest, hex_of
-from kvg.errors import Conflict, Corrupt, Incompatible
+from kvg.errors import Conflict, Corrupt, Incompatible, KvgError
 from kvg.frozen import frozen
 
 if TYPE_CHECKING:
@@ -107,6 +107,13 @@ class MalformedPointer(Corrupt):
     def __init__(self, message: str, data: bytes, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.data = data
+
+
+class HeldUp(KvgError):
+    """Others are at work there; it says nothing of what lies there."""
+
+    code = Conflict.code
+    kind = Conflict.kind
 
 
 class InTheWay(Conflict):

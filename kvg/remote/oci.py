@@ -30,6 +30,7 @@ LOG: Final = "application/vnd.kvg.log.v1"
 KEYS: Final = "application/vnd.kvg.keys.v1"
 TURN: Final = "application/vnd.kvg.turn.v1"
 FORGETTING: Final = "application/vnd.kvg.forgetting.v1"
+REMOVED: Final = "application/vnd.kvg.removed.v1"
 
 MANIFEST: Final = "application/vnd.kvg.manifest.v1+json"
 STORED: Final = "application/vnd.kvg.object.v1"

@@ -15,9 +15,11 @@ looked at just before and just after.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kvg import codec as kvz
@@ -35,7 +37,7 @@ from kvg.remote.registry_log import (
     put_image,
     tagged_image,
 )
-from kvg.remote.turns import Turn
+from kvg.remote.turns import Removals, Turn
 
 if TYPE_CHECKING:
     from kvg.digest import Buffer
@@ -96,6 +98,7 @@ class RegistryRemote:
         """Blobs that were seen there, or put."""
         self._logs: dict[str, RegistryLog] = {}
         self._turn: Turn | None = None
+        self._removals: Removals | None = None
 
     @property
     def url(self) -> str:
@@ -226,8 +229,23 @@ class RegistryRemote:
     def _take_off(self, name: str, tag: str, expect: Expected) -> None:
         there = self._expected(name, tag, expect)
         if there is not None:
-            self._registry.delete_manifest(there.digest)
+            self._untag(tag)
             self._tagged.pop(tag, None)
+
+    def _untag(self, tag: str) -> None:
+        """Take a tag off; what it stood for keeps its other tags, which may be anybody's.
+
+        Many registries delete manifests alone, with all their tags: there the tag is first put on a
+        manifest of its own, once it was seen that such a one is deleted.
+        """
+        if self._registry.delete_tag(tag) and self._registry.manifest(tag) is None:
+            return
+        self.put_blob(empty().digest, [oci.EMPTY_BYTES])
+        said = ((oci.REF, tag), (oci.POSITION, os.urandom(8).hex()))
+        data = oci.encode_image(oci.Image(oci.REMOVED, empty(), (empty(),), annotations=said))
+        for reference in (sha256(data), tag):
+            self._registry.put_manifest(reference, data, oci.IMAGE)
+            self._registry.delete_manifest(sha256(data))
 
     def _expected(self, name: str, tag: str, expect: Expected) -> Tagged | None:
         """What is under ``tag`` now. Raises ``Conflict`` unless it is what is expected."""
@@ -267,6 +285,7 @@ class RegistryRemote:
     def announce(self, origin: str) -> None:
         """A registry collects by its own rules: what is announced is who moves tags."""
         self._turn = Turn(self._registry, origin)
+        self._removals = Removals(self._registry)
 
     def renew(self, origin: str) -> None:
         if self._turn is not None:
@@ -277,8 +296,23 @@ class RegistryRemote:
             self._turn.end()
 
     def _take_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.take()
+        if self._turn is not None and self._turn.take() and self._removals is not None:
+            self._removals.check()
+
+    @contextmanager
+    def removing(self, origin: str) -> Iterator[None]:
+        """Nobody moves tags meanwhile, and whoever relies on what is there now learns of it."""
+        self.announce(origin)
+        try:
+            self._take_turn()
+            marks = Removals(self._registry)
+            marks.note(is_over=False)
+            try:
+                yield
+            finally:
+                marks.note(is_over=True)
+        finally:
+            self.withdraw(origin)
 
     def publish_listing(self) -> None:
         return None  # tags can be listed

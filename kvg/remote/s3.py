@@ -13,9 +13,11 @@ bucket's life-cycle rule AbortIncompleteMultipartUpload removes them.
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -26,6 +28,7 @@ from kvg.remote.address import WEB, parse_address, shown
 from kvg.remote.aws import settings_of
 from kvg.remote.files import ASKERS, PIECE_BYTES, Head
 from kvg.remote.pace import TooSlow, watched
+from kvg.remote.proxies import proxy_for
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -48,6 +51,9 @@ MAX_SAID_CHARS: Final = 300
 _LOGIN: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _ASKED_FOR_LOGIN: Final = ("169.254.169.254", "fd00:ec2::254")
 """Where a login is asked for, as a machine of the provider's may, once none is set."""
+
+_PROVIDERS: Final = ("amazonaws.com", "amazonaws.com.cn", "api.aws")
+"""Domains whose hosts send to one another: where a bucket lies, and who gives logins out."""
 
 
 class S3Files:
@@ -300,6 +306,11 @@ class _Translated:
             ) from None
         if any(name in said for name in _ASKED_FOR_LOGIN):
             raise RemoteFailed(f"{self._what}: no credentials were found", hint=_LOGIN) from None
+        if _nobody() in said:
+            raise RemoteFailed(
+                f"{self._what}: the endpoint redirects to another host",
+                hint="give that one yourself if you mean it: AWS_ENDPOINT_URL_S3",
+            ) from None
         if isinstance(error, FileNotFoundError | told.NotFoundError):
             raise NotFound(f"{self._what}: not there") from None
         if isinstance(error, told.PermissionDeniedError | told.UnauthenticatedError):
@@ -357,6 +368,36 @@ def check_no_redirect(endpoint: str, path: str, access: Access, *, what: str) ->
         )
 
 
+def _own_hosts_only(found: Mapping[str, str], endpoint: str, access: Access) -> dict[str, str]:
+    """Options by which obstore reaches the endpoint, and where logins are had, and no other host.
+
+    It follows redirects, and takes a session token along. So every other host is to be reached by a
+    proxy that is none: a port of this machine's that nobody listens at. Where the user has a proxy
+    for the endpoint, that one is gone by, and decides.
+    """
+    kin = [*_ASKED_FOR_LOGIN, "169.254.170.2", *_PROVIDERS]
+    for url in (endpoint, found.get("container_credentials_full_uri", "")):
+        if url:
+            address = parse_address(url)
+            kin.append(address.host)
+            if url == endpoint and proxy_for(web.host_of(address, scheme=address.kind), access):
+                return {}
+    return {"proxy_url": f"http://{_nobody()}", "proxy_excludes": ",".join(kin)}
+
+
+def _nobody() -> str:
+    """Where nobody listens, and whoever comes is refused."""
+    host, port = _taken().getsockname()
+    return f"{host}:{port}"
+
+
+@cache
+def _taken() -> socket.socket:
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
+
+
 def _open(bucket: str, access: Access) -> tuple[Any, S3Store, str]:
     try:
         import obstore
@@ -368,6 +409,7 @@ def _open(bucket: str, access: Access) -> tuple[Any, S3Store, str]:
     _check_settings(found, endpoint)
     config: Any = dict(found)
     options: Any = {"allow_http": endpoint.startswith("http://"), "timeout": REQUEST_TIMEOUT}
+    options |= _own_hosts_only(found, endpoint, access)
     retry: Any = {"max_retries": MAX_RETRIES}
     try:
         store = S3Store(bucket, config=config, client_options=options, retry_config=retry)

@@ -227,8 +227,9 @@ class Late:
 
 
 def failure(error: KvgError) -> Answer:
-    """``error`` as an answer."""
-    return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    """``error`` as an answer. A lock that was not had there is no word of what lies there."""
+    code = RemoteFailed.code if isinstance(error, layout.HeldUp) else error.code
+    return {"error": {"code": code, "message": error.message, "hint": error.hint}}
 
 
 def _name(message: wire.Message) -> str:

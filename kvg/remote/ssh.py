@@ -457,8 +457,10 @@ def raise_told(error: Json, what: str) -> NoReturn:
     if not isinstance(error, Mapping):
         raise Corrupt(f"{what}: an answer that is none")
     code, text, hint = (error.get(key) for key in ("code", "message", "hint"))
-    message = str(text)[:MAX_SAID_CHARS]
-    told = str(hint)[:MAX_SAID_CHARS] if isinstance(hint, str) else None
+    message = shown_text(str(text)[:MAX_SAID_CHARS])
+    told = None  # a hint is what one is told to run: that of a stranger is no hint of kvg's
+    if isinstance(hint, str):
+        told = f"the kvg on the far side says: {shown_text(hint[:MAX_SAID_CHARS])}"
     for kind in _RAISED:
         if kind.code == code:
             raise kind(message, hint=told)

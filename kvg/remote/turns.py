@@ -21,8 +21,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from kvg.digest import sha256
-from kvg.errors import Conflict, Corrupt, RemoteFailed
+from kvg.errors import Corrupt, RemoteFailed
 from kvg.remote import oci
+from kvg.remote.layout import HeldUp
 from kvg.remote.registry_log import empty, put_image, tagged_image
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ PATIENCE_S = 600.0
 LOOK_S = 0.2
 _MOVING: Final = "dev.kvg.moving"
 
+REMOVALS_TAG: Final = "_kvg.removals"
+_REMOVING: Final = "dev.kvg.removing"
+_UNDER_WAY: Final = " under way"
+
 
 class Turn:
     """The turn of one publisher. Safe for threads."""
@@ -46,11 +51,12 @@ class Turn:
         self._guard = threading.Lock()
         self._is_had = False
 
-    def take(self) -> None:
-        """Wait for the turn; again is harmless. Raises ``Conflict`` when it does not come."""
+    def take(self) -> bool:
+        """Wait for the turn; whether it came now, and was not had already. Raises ``HeldUp`` when
+        it does not come."""
         with self._guard:
             if self._is_had:
-                return
+                return False
             watch = _Watch(self._registry, self._tag)
             end = time.monotonic() + PATIENCE_S
             self._mark(is_moving=True)
@@ -64,6 +70,7 @@ class Turn:
                 else:
                     time.sleep(LOOK_S)
             self._is_had = True
+            return True
 
     def renew(self) -> None:
         """Show others that this push lives, where it has its turn."""
@@ -86,7 +93,7 @@ class Turn:
 
     def _give_up(self) -> None:
         self._mark(is_moving=False)
-        raise Conflict(
+        raise HeldUp(
             f"{self._registry.url}: others have been moving tags for {PATIENCE_S:.0f} s",
             hint="push again later",
         )
@@ -131,3 +138,39 @@ class _Watch:
 
 def _tag_of(origin: str) -> str:
     return TURN_TAG + sha256(origin.encode("utf-8")).partition(":")[2][:32]
+
+
+class Removals:
+    """What says that blobs were removed from a registry: who found one there before can't rely on
+    it. Safe for threads.
+
+    A removal has the turn, and leaves a mark before it looks at what others need and another once
+    it is over. Who pushes looks at the mark before all else, and once more when its turn has come:
+    where it is another, or one that a removal which was killed has left, what was seen there may be
+    gone.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._seen = self._said()
+
+    def check(self) -> None:
+        """Call it when the turn has come. Raises ``HeldUp`` where something may have gone."""
+        now = self._said()
+        if now.endswith(_UNDER_WAY):  # nobody has the turn but this one: it was killed
+            self.note(is_over=True)
+        if now != self._seen or now.endswith(_UNDER_WAY):
+            raise HeldUp(
+                f"{self._registry.url}: something was removed there meanwhile, which this may need",
+                hint="run it again",
+            )
+
+    def note(self, *, is_over: bool) -> None:
+        """Leave a mark that no other was like."""
+        said = os.urandom(8).hex() + ("" if is_over else _UNDER_WAY)
+        image = oci.Image(oci.TURN, empty(), (empty(),), annotations=((_REMOVING, said),))
+        put_image(self._registry, REMOVALS_TAG, image)
+
+    def _said(self) -> str:
+        image = tagged_image(self._registry, REMOVALS_TAG, oci.TURN)
+        return "" if image is None else dict(image.annotations).get(_REMOVING, "")

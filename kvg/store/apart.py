@@ -12,9 +12,9 @@ from kvg.store.tables import MemoryTables
 
 if TYPE_CHECKING:
     from kvg.digest import Digest
+    from kvg.locking import Lock
     from kvg.log.log import Log
     from kvg.store.lmdb_file import LmdbFile
-    from kvg.store.lock import Lock
     from kvg.store.scratch import Room
     from kvg.store.tables import Tables
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tomlkit import TOMLDocument
 
-    from kvg.store.lock import Lock
+    from kvg.locking import Lock
 
 Value: TypeAlias = str | int | bool | tuple[str, ...]
 Tree: TypeAlias = "Mapping[str, Value | Tree]"

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.digest import Digest
+    from kvg.locking import Lock
     from kvg.log.log import Log
     from kvg.store.fold import ClaimReader, Reader
-    from kvg.store.lock import Lock
     from kvg.store.selector import Selector
     from kvg.store.tables import Tables, WritableTables
 

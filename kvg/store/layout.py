@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.errors import Corrupt, Incompatible
+from kvg.locking import Lock
 from kvg.store.config import Config
-from kvg.store.lock import Lock
 
 if TYPE_CHECKING:
     from kvg.trust import Keyring

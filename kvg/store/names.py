@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kvg.errors import UsageError
+from kvg.errors import UsageError, without_login
 from kvg.frozen import frozen
 
 MAX_NAME_BYTES = 255
@@ -43,7 +43,8 @@ def check_ref_name(name: str) -> None:
     """Raise ``UsageError`` unless ``name`` is a name of a ref."""
     if not is_ref_name(name):
         raise UsageError(
-            f"{name[:80]!r}: not a name of a ref", hint=f"a name has {RULE}; e.g. docs/handbook"
+            f"{without_login(name)[:80]!r}: not a name of a ref",
+            hint=f"a name has {RULE}; e.g. docs/handbook",
         )
 
 

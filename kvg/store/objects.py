@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvg.codec import Header, Stored
+    from kvg.locking import Lock
     from kvg.store.later import Later
-    from kvg.store.lock import Lock
     from kvg.store.part import Part
 
 R = TypeVar("R")

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, raw_of, sha256_bytes, short
-from kvg.errors import Corrupt, Incompatible, KvgError, NotFound, Unreadable, Untrusted
+from kvg.errors import (
+    Corrupt,
+    Incompatible,
+    KvgError,
+    NotFound,
+    Unreadable,
+    Untrusted,
+    UsageError,
+)
 from kvg.frozen import frozen
+from kvg.locking import Lock
 from kvg.store import refs as folded
 from kvg.store import tables as t
 from kvg.store.config import Config
@@ -35,7 +44,7 @@ from kvg.store.layout import (
     make,
     share,
 )
-from kvg.store.lock import Lock
+from kvg.store.names import check_ref_name
 from kvg.store.objects import ObjectFolder
 from kvg.store.quota import QUOTA_KEY, Quota
 
@@ -319,6 +328,17 @@ class Store:
         """Whether ``name`` says what a remote had, as ``origin/handbook``, and is not one's own."""
         remote, slash, _ = name.partition("/")
         return bool(slash) and remote in self.config.names("remote")
+
+    def check_own_name(self, name: str) -> None:
+        """Raise ``UsageError`` unless ``name`` may be that of a ref of one's own: what goes under a
+        remote's name says what that had, and goes once it has it no more."""
+        check_ref_name(name)
+        if self.is_tracking(name):
+            remote = name.partition("/")[0]
+            raise UsageError(
+                f"{name}: would say what the remote {remote} had",
+                hint=f"give it a name that does not begin with {remote}/",
+            )
 
     def own_refs(self) -> Mapping[str, Digest]:
         """The refs that stand, by name, without those that tell what remotes had."""

@@ -31,12 +31,12 @@ from kvg import durable
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, KvgError
 from kvg.frozen import frozen
+from kvg.locking import Lock
 from kvg.log.entry import AttestationEntry, PinEntry, RefEntry, parse_entry
 from kvg.objects.manifest import MAX_SIZE_BYTES, digests_in
 from kvg.store import pending
 from kvg.store.closure import named_by
 from kvg.store.layout import EXCHANGE_LOCK, PUBLISHED, QUARANTINE
-from kvg.store.lock import Lock
 from kvg.store.marks import Marks
 
 if TYPE_CHECKING:

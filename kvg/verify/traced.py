@@ -16,7 +16,7 @@ from kvg.verify.judgement import Judgement, Opened, about, amount, answered_in
 if TYPE_CHECKING:
     from kvg.trust import TrustFile
 
-_SOLVED = "solved/"
+SOLVED = "solved/"
 
 
 def trace_ref(family: Digest, text: str) -> str:
@@ -25,13 +25,13 @@ def trace_ref(family: Digest, text: str) -> str:
 
 
 def _ref_of(family: Digest, problem: Digest) -> str:
-    return f"{_SOLVED}{hex_of(family)[:16]}/{hex_of(problem)[:32]}"
+    return f"{SOLVED}{hex_of(family)[:16]}/{hex_of(problem)[:32]}"
 
 
 def said_under(ref: str, found: Judgement, trust: TrustFile) -> Judgement:
     """What ``found`` comes to for the text that ``ref`` is the trace of, here or as a remote had
     it; all where it is none."""
-    if _SOLVED not in ref:
+    if SOLVED not in ref:
         return found
     for _, said in deposits(found.opened[::-1]):
         problem, answer = answered_in(said)

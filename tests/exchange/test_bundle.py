@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -384,3 +385,20 @@ def test_a_blob_that_nothing_names_is_told(made: Path, alice: Person) -> None:
     name = "blobs/sha256/" + sha256(blob).hexdigest()
     codes, summary = verify(alice, without(made, **{name: blob}))
     assert codes == [5] and summary.state == "refused" and summary.refs == 2
+
+
+@pytest.mark.parametrize("kind", [b"L", b"K", b"x", b"g"])
+def test_a_header_that_goes_on_for_gigabytes_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "x.tar"
+    header = tarfile.TarInfo("././@LongLink")
+    header.size, header.type = 3 << 30, kind
+    with open(path, "wb") as file:
+        file.write(header.tobuf())
+        file.truncate(header.size + 4096)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Corrupt, match="goes on"):
+            Bundle(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

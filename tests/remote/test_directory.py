@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -15,13 +16,17 @@ from kvg.digest import Digest, sha256
 from kvg.errors import Conflict, Corrupt, KvgError, RemoteFailed
 from kvg.parallel import in_order
 from kvg.remote import Pointer, Remote, open_remote
+from kvg.remote.directory import DirectoryFiles
 from kvg.remote.file_remote import FileRemote
 from kvg.remote.layout import (
     MAX_KEY_BYTES,
     MAX_POINTER_BYTES,
+    HeldUp,
     MalformedPointer,
     object_name,
 )
+from kvg.remote.serving import failure
+from kvg.report import SilentReport
 from tests.unlistable import make_unlistable
 
 RAW = b"an object"
@@ -256,3 +261,28 @@ def test_a_pointer_larger_than_any_is_known_by_its_beginning(remote: Remote, fol
     assert isinstance(found, MalformedPointer) and len(found.data) == MAX_POINTER_BYTES + 1
     remote.move("docs/a", Pointer("kvg-1", 7), expect=found)
     assert remote.pointer("docs/a") == Pointer("kvg-1", 7)
+
+
+def test_a_lock_that_another_holds_is_not_waited_for_for_ever(folder: Path, remote: Remote) -> None:
+    """Whoever may read the folder can hold it."""
+    told: list[str] = []
+
+    class Notes(SilentReport):
+        def notice(self, text: str) -> None:
+            told.append(text)
+
+    files = DirectoryFiles(folder, lock_wait=2.3, report=Notes())
+    with open(folder / "lock", "rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        with pytest.raises(HeldUp, match=f"process {os.getpid()}") as refused:
+            FileRemote(files).move("docs/a", Pointer("kvg-1", 7), expect=None)
+        assert refused.value.code == Conflict.code and "--lock-wait" in str(refused.value.hint)
+    assert len(told) == 1 and str(folder / "lock") in told[0]
+    assert remote.refs() == () and not any((folder / "tmp").iterdir())
+    FileRemote(files).move("docs/a", Pointer("kvg-1", 7), expect=None)
+    assert remote.refs() == ("docs/a",)
+
+
+def test_a_lock_not_had_on_the_far_side_is_no_moved_pointer() -> None:
+    answer = failure(HeldUp("lock: held"))
+    assert answer["error"] == {"code": RemoteFailed.code, "message": "lock: held", "hint": None}

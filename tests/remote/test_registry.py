@@ -15,8 +15,8 @@ import pytest
 
 from kvg.digest import sha256
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
-from kvg.remote import Access, oci, open_remote
-from kvg.remote.distribution import Registry, is_of_domain, parse_challenge
+from kvg.remote import Access, oci, open_remote, web
+from kvg.remote.distribution import Registry, is_kin, parse_challenge
 from kvg.remote.docker_login import login_for
 from kvg.remote.registry import is_ref_tag, tag_of
 from tests.remote.programs import PASSWORD, USER, Oci, registry
@@ -118,12 +118,31 @@ def test_addresses(url: str) -> None:
     assert "pw" not in told.value.message or "me:pw" not in told.value.message
 
 
-def test_domains() -> None:
-    assert is_of_domain("auth.docker.io", "registry-1.docker.io")
-    assert is_of_domain("ghcr.io", "ghcr.io")
-    assert not is_of_domain("evil.org", "registry.example.org")
-    assert not is_of_domain("127.0.0.2", "127.0.0.1")
-    assert not is_of_domain("localhost", "host")
+@pytest.mark.parametrize(
+    ("token_server", "place", "wanted"),
+    [
+        ("https://auth.docker.io", "https://registry-1.docker.io", True),
+        ("https://ghcr.io", "https://ghcr.io", True),
+        ("https://gitlab.com", "https://registry.gitlab.com", True),
+        ("https://auth.example.org", "https://example.org", True),
+        ("https://example.org:5001", "https://example.org:5000", True),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000", True),
+        ("http://127.0.0.1:5001", "http://127.0.0.1:5000", False),
+        ("http://example.org", "https://example.org", False),
+        ("https://evil.org", "https://registry.example.org", False),
+        ("https://evil.co.uk", "https://registry.victim.co.uk", False),
+        ("https://evil.github.io", "https://victim.github.io", False),
+        ("https://evildocker.io", "https://registry-1.docker.io", False),
+        ("https://evil-gitlab.com", "https://gitlab.com", False),
+        ("https://io", "https://docker.io", False),
+        ("https://127.0.0.2", "https://127.0.0.1", False),
+        ("https://localhost", "https://host", False),
+    ],
+)
+def test_who_may_be_sent_the_login(token_server: str, place: str, wanted: bool) -> None:
+    found = (web.target_of(url, base="") for url in (token_server, place))
+    one, other = (target.host for target in found if target is not None)
+    assert is_kin(one, other) is wanted
 
 
 Handle = Callable[[BaseHTTPRequestHandler], None]

@@ -181,14 +181,23 @@ def test_settings_that_are_none(said: dict[str, str]) -> None:
 
 
 @contextmanager
-def answering(location: str | None, asked: list[str]) -> Iterator[str]:
+def answering(
+    location: str | None,
+    asked: list[str],
+    *,
+    host: str = "127.0.0.1",
+    the_login_alone: bool = False,
+) -> Iterator[str]:
     """A server that notes what it is asked, and sends everybody to ``location``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(f"{self.path} {dict(self.headers)}")
-            self.send_response(404 if location is None else 307)
-            if location is not None:
+            is_sent = location is not None
+            if the_login_alone:
+                is_sent = "Authorization" in self.headers
+            self.send_response(307 if is_sent else 404)
+            if is_sent and location is not None:
                 self.send_header("Location", location + self.path)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -198,21 +207,28 @@ def answering(location: str | None, asked: list[str]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://{host}:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def test_an_endpoint_that_sends_elsewhere_is_refused_and_learns_nothing() -> None:
+@pytest.mark.parametrize("the_login_alone", [False, True])
+def test_an_endpoint_that_sends_elsewhere_is_refused_and_nobody_learns_the_login(
+    the_login_alone: bool,
+) -> None:
+    """Also one that sends nobody elsewhere but who comes with a login."""
     here: list[str] = []
     there: list[str] = []
-    with answering(None, there) as other, answering(other, here) as endpoint:
+    with (
+        answering(None, there, host="127.0.0.2") as other,
+        answering(other, here, the_login_alone=the_login_alone) as endpoint,
+    ):
         access = Access(
             {
                 "AWS_ENDPOINT_URL_S3": endpoint,
@@ -227,4 +243,5 @@ def test_an_endpoint_that_sends_elsewhere_is_refused_and_learns_nothing() -> Non
             with pytest.raises(RemoteFailed, match="redirects to another host") as told:
                 ask()
             assert "AWS_ENDPOINT_URL_S3" in (told.value.hint or "")
-    assert there == [] and here and not any("token-of-mine" in item for item in here)
+    assert there == [] and here
+    assert any("token-of-mine" in item for item in here) is the_login_alone

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvg.errors import Conflict
 from kvg.remote import turns
 from kvg.remote.distribution import Registry
+from kvg.remote.layout import HeldUp
 from kvg.remote.turns import Turn
 from tests.remote.programs import registry
 
@@ -82,7 +82,7 @@ def test_one_that_lives_is_not_waited_for_for_ever(
     monkeypatch.setattr(turns, "PATIENCE_S", 0.3)
     held = Turn(Registry(*url), other)
     held.take()
-    with pytest.raises(Conflict, match="moving tags"):
+    with pytest.raises(HeldUp, match="moving tags"):
         Turn(Registry(*url), "log-5").take()
     held.end()
     turn = Turn(Registry(*url), "log-5")

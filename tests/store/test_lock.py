@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from kvg.errors import Conflict, KvgError
-from kvg.store.lock import Lock, holder
+from kvg.locking import Lock, holder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from kvg.store.lock import Lock
+from kvg.locking import Lock
 lock = Lock(Path(sys.argv[1]))
 with getattr(lock, sys.argv[2])():
     print("held", flush=True)

@@ -10,9 +10,9 @@ import pytest
 
 from kvg import durable
 from kvg.errors import KvgError, NotFound
+from kvg.locking import Lock
 from kvg.store import Store
 from kvg.store.forget import plan_forget, remove_for_good
-from kvg.store.lock import Lock
 from kvg.store.sweep import sweep
 from kvg.verify import verify_artifact
 from kvg.verify.fsck import Finding, fsck

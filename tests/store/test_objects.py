@@ -9,7 +9,7 @@ from kvg import codec as kvz
 from kvg import durable
 from kvg.digest import Digest, sha256, shake256
 from kvg.errors import Corrupt, NoSpace, NotFound, UsageError
-from kvg.store.lock import Lock
+from kvg.locking import Lock
 from kvg.store.objects import ObjectFolder
 
 RAW = shake256(b"object", 100_000)

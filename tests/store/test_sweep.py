@@ -11,6 +11,7 @@ import pytest
 from kvg import durable
 from kvg.digest import Digest, raw_of, sha256, shake256
 from kvg.errors import Conflict, Corrupt, NoSpace
+from kvg.locking import Lock
 from kvg.log.entry import ForgetEntry, PreregEntry
 from kvg.objects.statement import (
     Provenance,
@@ -23,7 +24,6 @@ from kvg.store import Store
 from kvg.store import tables as t
 from kvg.store.closure import closure
 from kvg.store.lmdb_file import open_file
-from kvg.store.lock import Lock
 from kvg.store.marks import Marks
 from kvg.store.refs import encode_number
 from kvg.store.sweep import Reach, Swept, sweep

@@ -155,6 +155,7 @@ def create_context(store: Store, settings: Settings, request: ContextRequest) ->
     ``GateFailed`` where the store's policy asks for gates. What was stored before stays stored.
     """
     began = time.perf_counter()
+    store.check_own_name(block_ref(request.name, 1))
     files = read_corpus(settings, request.paths)
     check_policy(store, (), what=request.name)
     before = find_context(store, request.name)

@@ -17,7 +17,7 @@ from kvg.flow.records.exchange import Direction, State, Transfer, TransferRef
 from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
 from kvg.log.entry import AttestationEntry
-from kvg.store import ANY, RefMove
+from kvg.store import ANY, RefMove, check_ref_name
 from kvg.verify.judgement import judge, required_gates
 
 if TYPE_CHECKING:
@@ -87,8 +87,11 @@ class Fetch:
         None: all there, as far as the place's filter takes them. Where nothing there is refused,
         ``REMOTE/REF`` of what is no more there goes then, too.
 
-        Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``.
+        Raises ``RemoteFailed``, ``NotFound`` where there is no remote, ``NoSpace``, ``UsageError``
+        for a name that is none.
         """
+        for name in names or ():
+            check_ref_name(name)
         self._remote.check()
         self._is_by_name = names is not None
         refused: list[str] = []

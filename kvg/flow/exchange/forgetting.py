@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, short
@@ -273,7 +274,8 @@ class _Forgetting:
         from kvg.remote.forgetting import forget_artifact, is_left
 
         names = [found.name for found in own]
-        done = forget_artifact(remote, self._digest, names, dry_run=self._dry_run)
+        with nullcontext() if self._dry_run else remote.removing(self._store.log.origin):
+            done = forget_artifact(remote, self._digest, names, dry_run=self._dry_run)
         self._refs += names
         self._objects, self._bytes = done.objects, done.bytes
         for item, tags in done.kept:

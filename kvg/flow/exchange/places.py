@@ -16,6 +16,7 @@ from kvg.flow.settings import counted_in
 from kvg.frozen import frozen
 from kvg.remote.address import STORE_FOLDER, open_remote, parse_address, shown
 from kvg.store.names import MAX_NAME_BYTES, is_ref_name
+from kvg.verify.traced import SOLVED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +98,9 @@ def check_remote_name(name: str) -> None:
     """Raise ``UsageError`` unless ``name`` may name a remote: one that no command takes for an
     option."""
     if "/" in name or name.startswith("-") or not is_ref_name(name):
-        raise UsageError(f"{name[:80]!r}: not a name of a remote", hint="e.g. origin")
+        raise UsageError(f"{shown(name)[:80]!r}: not a name of a remote", hint="e.g. origin")
+    if f"{name}/" == SOLVED:
+        raise UsageError(f"{name}: refs to solved problems go by that name", hint="give another")
 
 
 def find_place(store: Store, name: str | None) -> Place:
@@ -188,7 +191,14 @@ def opened(place: Place, settings: Settings) -> Iterator[Remote]:
         check_other(place.url, place.own, settings, hint=f"kvg remote set {place.name} URL")
         _tell_of_readers(place, place.own, settings)
     keeper = partial(counted_in, settings)
-    remote = open_remote(place.url, cwd=settings.cwd, access=settings.access, keeper=keeper)
+    remote = open_remote(
+        place.url,
+        cwd=settings.cwd,
+        access=settings.access,
+        keeper=keeper,
+        lock_wait=settings.lock_wait,
+        report=settings.report,
+    )
     try:
         yield remote
     finally:

@@ -1,4 +1,4 @@
-"""The store's lock: a kernel flock, shared or exclusive, never a pid file.
+"""The lock of a store or a remote: a kernel flock, shared or exclusive, never a pid file.
 
 A lock that its process did not release is released by the kernel when the process ends, so there
 is nothing stale to clean up. The text in the file only tells a person who waits whom to look for.
@@ -30,11 +30,12 @@ SILENCE_S = 2.0
 
 
 class Lock:
-    """The lock of one store.
+    """The lock of one place.
 
-    ``exclusive`` is held for moving the log and for sweeping; ``shared`` for putting one object.
-    Readers take none. A thread that holds it may take it again. Each holding has a descriptor of
-    its own, so threads of one process exclude one another as processes do.
+    In a store ``exclusive`` is held for moving the log and for sweeping, ``shared`` for putting one
+    object; in a remote the one for moving a pointer. Readers take none. A thread that holds it may
+    take it again. Each holding has a descriptor of its own, so threads of one process exclude one
+    another as processes do.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Lock:
                     hint="wait for it to end, or give a longer --lock-wait",
                 )
             if waited >= SILENCE_S and not told:
-                self._report.notice(f"waiting for the store, locked by {holder(fd)}")
+                self._report.notice(f"waiting for {self._path}, locked by {holder(fd)}")
                 told = True
             left = pause if self._wait_s is None else min(pause, self._wait_s - waited)
             time.sleep(max(left, 0.0))
