@@ -11,6 +11,7 @@ from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
+from kvg.flow.exchange.going_back import standing
 from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.left_out import note_left_out, note_taken_off, taken_off
 from kvg.flow.exchange.parallel import in_order
@@ -287,7 +288,33 @@ class Push:
             self._settings.report.warning(f"{error.message}; it is replaced")
             return Step(name, digest, None, worthless(error))
 
+    def _check_replaces(self, step: Step) -> None:
+        """Raise ``Conflict`` where what lies there says nothing, and logs there, or what was seen
+        last, say that the ref was something that it never was here."""
+        name, tracked = step.name, self._place.tracking(step.name)
+        seen = self._reader.seen.get(tracked)
+        is_after = was_here(self._store, name, seen or step.digest)
+        is_after &= seen == step.digest or not is_followed(self._store, name, tracked)
+        if seen is not None and not is_after:
+            raise Conflict(
+                f"{name}: {self._place.name} had {short(seen)}, and nothing moved here since",
+                hint=f"kvg tag -f {name} {tracked}, then push again",
+            )
+        logs = {log.origin: log for log in self._reader.counting()}
+        newest = {o: d for o, log in logs.items() if (d := log.newest.get(name, (0, None))[1])}
+        orders = {origin: log.values(name) for origin, log in logs.items()}
+        for origin, value in standing(newest, orders).items():
+            if value != step.digest and not was_here(self._store, name, value):
+                raise Conflict(
+                    f"{name}: log {origin} on {self._place.name} has {short(value)}, which {name} "
+                    "never was here, and what its pointer was can't be told",
+                    hint="its publisher puts it back with kvg push; or take it off: "
+                    f"kvg push {self._place.name} --delete {name}",
+                )
+
     def _check_forward(self, step: Step) -> None:
+        if step.worthless is not None:
+            self._check_replaces(step)
         if step.state != "moved" or step.there is None:
             return
         there, tracked = step.there, self._place.tracking(step.name)

@@ -99,15 +99,17 @@ def test_a_push_does_not_undo_what_another_moved_back(
     assert alice.store.ref("demo") == newer
 
 
-def test_a_pointer_moved_back_by_hand_does_not_move_its_owner(alice: Person, share: Path) -> None:
+def test_a_pointer_moved_back_by_hand_is_told_to_its_owner(alice: Person, share: Path) -> None:
     alice.deposit("demo")
     alice.push()
     before = (share / "refs" / "demo").read_bytes()
     newer = alice.deposit("demo", range(40))
     alice.push()
     (share / "refs" / "demo").write_bytes(before)
-    assert alice.pull().states == {"demo": "unchanged"} and alice.store.ref("demo") == newer
-    assert alice.push().states == {"demo": "moved"}
+    assert alice.pull().codes == [6] and alice.store.ref("demo") == newer
+    assert alice.push().states == {"demo": "new"}
+    assert any("it is replaced" in text for text in alice.report.told)
+    assert alice.pull().states == {"demo": "unchanged"}
 
 
 def test_ones_own_older_bundle_moves_nothing(alice: Person) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kvg.digest import Digest, short
 from kvg.errors import Conflict, Corrupt, Incompatible, NotFound, Untrusted
+from kvg.flow.exchange.going_back import is_known, values
 from kvg.flow.exchange.publishers import check_publisher, counts_at, vouching
 from kvg.flow.records.findings import Finding
 from kvg.frozen import frozen
@@ -58,7 +59,8 @@ REFUSED = (Conflict, Corrupt, Incompatible, NotFound, Untrusted)
 
 
 class NoValue(Untrusted):
-    """A pointer at an entry that does not move this ref: nobody can ever believe it."""
+    """A pointer that nobody can ever believe: at an entry that does not move this ref, or one that
+    goes back."""
 
     def __init__(self, message: str, pointer: Pointer, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -125,6 +127,10 @@ class ReadLog:
         entry = parse_entry(raw, what=f"log {self.origin}: entry {index}")
         return entry.digest if isinstance(entry, RefEntry) and entry.name == name else None
 
+    def values(self, name: str, size: int | None = None) -> tuple[Digest, ...]:
+        """As ``going_back.values``, of the first ``size`` entries; None: of all."""
+        return values(self._tiles, self.origin, name, self.size if size is None else size)
+
     def _fold(self, index: int, raw: bytes) -> None:
         entry = parse_entry(raw, what=f"log {self.origin}: entry {index}")
         if isinstance(entry, AttestationEntry):
@@ -161,6 +167,8 @@ class Reader:
         self._logs: dict[str, ReadLog | KvgError] = {}
         self._origins: tuple[str, ...] | None = None
         self._vouched: dict[str, tuple[bytes, PublicKey]] = {}
+        self._known: dict[str, int] = {store.log.origin: store.log.size}
+        """How much of each log was known here before it was read."""
         self._seen: dict[str, Pointer | Corrupt | None] = {}
         self._own = store.log.origin
         self._own_note: bytes | None = None
@@ -195,7 +203,8 @@ class Reader:
                 self._logs[origin] = self._read(origin)
             except REFUSED as error:
                 self._logs[origin] = error if origin == self._own else self.blamed(error)
-            self._log_read_s = time.monotonic()
+            if origin != self._own:
+                self._log_read_s = time.monotonic()
         found = self._logs[origin]
         if isinstance(found, ReadLog):
             return found
@@ -227,6 +236,8 @@ class Reader:
         )
         self._vouched[origin] = (vouched, key)
         peers = self.store.peers
+        kept = peers.log(origin)
+        self._known.setdefault(origin, 0 if kept is None else kept.size)
         self._tell_of_loss(origin)
         older = self._older(origin, line, note)
         if older is not None:
@@ -358,6 +369,44 @@ class Reader:
             return self._prove(name, pointer)
 
     def _prove(self, name: str, pointer: Pointer) -> RemoteRef:
+        found = self._prove_in_its_log(name, pointer)
+        self._check_not_back(found)
+        return found
+
+    @cached_property
+    def seen(self) -> Mapping[str, Digest]:
+        """What each ref there was when it was last looked at."""
+        return self.store.refs()
+
+    def _check_not_back(self, found: RemoteRef) -> None:
+        """Raise ``NoValue`` where the pointer is an old one again; see ``going_back``."""
+        pointer, tracked = found.pointer, self.place.tracking(found.name)
+        seen = self.seen.get(tracked) if self.place.is_tracked else None
+        if seen in (None, found.digest) or pointer.index >= self._known.get(pointer.origin, 0):
+            return
+        by = self.log(pointer.origin).values(found.name, pointer.index + 1)
+        others = [log.values(found.name) for log in self.counting()]
+        if seen is None or is_known(seen, by, others):
+            return
+        raise NoValue(
+            f"{tracked}: was moved back to entry {pointer.index} of log {pointer.origin}, of "
+            f"{short(found.digest)}: it was {short(seen)}, of which that log knew nothing then",
+            pointer,
+            hint="whoever may push there puts back what it was: "
+            f"kvg tag -f {found.name} {tracked}, then kvg push {self.place.name} {found.name}",
+        )
+
+    def counting(self) -> Iterator[ReadLog]:
+        """Every log there that is vouched for, and sound."""
+        if self._origins is None:
+            self._origins = self.remote.origins()
+        for origin in sorted({*self._origins, *self._logs}):
+            try:
+                yield self.log(origin)
+            except REFUSED:
+                continue  # it is told of where a pointer needs it
+
+    def _prove_in_its_log(self, name: str, pointer: Pointer) -> RemoteRef:
         what = f"{self.place.tracking(name)}"
         if pointer.origin == self._own:
             return RemoteRef(name, self._own_value(name, pointer), pointer)
@@ -515,16 +564,11 @@ class Reader:
 
         Which logs are there is asked once; one that came since counts once a pointer led to it.
         """
-        if self._origins is None:
-            self._origins = self.remote.origins()
-        found: list[tuple[str, int, Digest]] = []
-        for origin in sorted({*self._origins, *self._logs}):
-            try:
-                said = self.log(origin).attestations.get(digest, ())
-            except REFUSED:
-                continue  # it is told of where a pointer needs it
-            found += [(origin, index, envelope) for index, envelope in said]
-        return tuple(found)
+        return tuple(
+            (log.origin, index, envelope)
+            for log in self.counting()
+            for index, envelope in log.attestations.get(digest, ())
+        )
 
 
 def told(error: KvgError, name: str) -> Finding:
