@@ -306,7 +306,7 @@ class _Translated:
             ) from None
         if any(name in said for name in _ASKED_FOR_LOGIN):
             raise RemoteFailed(f"{self._what}: no credentials were found", hint=_LOGIN) from None
-        if _nobody() in said:
+        if _nobody() in said or any(f"status code: {code}" in said for code in web.REDIRECTS):
             raise RemoteFailed(
                 f"{self._what}: the endpoint redirects to another host",
                 hint="give that one yourself if you mean it: AWS_ENDPOINT_URL_S3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -159,6 +160,70 @@ def test_logins_as_the_aws_tools_have_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         settings_of(Access({"AWS_PROFILE": "nobody"}, tmp_path))
     assert settings_of(Access()) == {}
+
+
+CONFIG = """[profile program]
+region = here
+credential_process = {python} -c "print('{said}')"
+[profile role]
+role_arn = arn:aws:iam::1:role/x
+source_profile = base
+[profile sso]
+sso_session = x
+[profile served]
+aws_access_key_id = own
+aws_secret_access_key = s
+endpoint_url = https://all.example.org
+services = mine
+[services mine]
+ec2 =
+  endpoint_url = https://ec2.example.org
+s3 =
+  endpoint_url = https://s3.example.org
+"""
+GIVEN = '{"Version": 1, "AccessKeyId": "two", "SecretAccessKey": "s2", "SessionToken": "t"}'
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / ".aws").mkdir()
+    return tmp_path
+
+
+def said_by(home: Path, profile: str, said: str = GIVEN, **more: str) -> dict[str, str]:
+    text = CONFIG.format(python=sys.executable, said=said.replace('"', '\\"'))
+    (home / ".aws" / "config").write_text(text)
+    return settings_of(Access({"AWS_PROFILE": profile, **more}, home))
+
+
+def test_a_profile_s_program_gives_the_login(home: Path) -> None:
+    login = {"access_key_id": "two", "secret_access_key": "s2", "session_token": "t"}
+    assert said_by(home, "program") == {"region": "here", **login}
+    own = {"AWS_ACCESS_KEY_ID": "three", "AWS_SECRET_ACCESS_KEY": "s3"}
+    assert said_by(home, "program", **own)["access_key_id"] == "three"
+    for nothing in ("no json s3cret", '{"Version": 2, "AccessKeyId": "s3cret"}', "[]"):
+        with pytest.raises(RemoteFailed, match="credential_process") as told:
+            said_by(home, "program", nothing)
+        assert "s3cret" not in told.value.message
+
+
+def test_a_service_has_an_endpoint_of_its_own(home: Path) -> None:
+    assert said_by(home, "served")["endpoint"] == "https://s3.example.org"
+    own = {"AWS_ENDPOINT_URL_S3": "https://own.example.org"}
+    assert said_by(home, "served", **own)["endpoint"] == "https://own.example.org"
+    assert "endpoint" not in said_by(home, "served", AWS_IGNORE_CONFIGURED_ENDPOINT_URLS="true")
+
+
+@pytest.mark.parametrize(("profile", "key"), [("role", "role_arn"), ("sso", "sso_session")])
+def test_a_login_that_only_the_aws_tools_can_have_is_refused_by_name(
+    home: Path, profile: str, key: str
+) -> None:
+    """No other login is taken in its place, as a machine's own would be."""
+    with pytest.raises(UsageError, match=key) as told:
+        said_by(home, profile)
+    assert "export-credentials" in str(told.value.hint)
+    own = {"AWS_ACCESS_KEY_ID": "three", "AWS_SECRET_ACCESS_KEY": "s3"}
+    assert said_by(home, profile, **own)["access_key_id"] == "three"
 
 
 @pytest.mark.parametrize(
