@@ -85,11 +85,22 @@ def _main(argv: list[str]) -> int:
         _silence()
         return 0  # of help and the like: what a verb gives is written by ``Output``
     except KeyboardInterrupt:
-        return _fail(Interrupted("interrupted"), argv, given)
+        return _interrupted(argv, given)
     except KvgError as error:
         return _fail(error, argv, given)
     except Exception as error:  # noqa: BLE001  the boundary
         return _fail(_foreign(error), argv, given)
+
+
+def _interrupted(argv: Sequence[str], given: Globals | None) -> int:
+    """As ``_fail``; another interrupt meanwhile changes nothing: this one ends the program."""
+    import signal
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return _fail(Interrupted("interrupted"), argv, given)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run(argv: list[str], given: Globals) -> int:

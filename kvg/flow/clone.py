@@ -48,6 +48,7 @@ def clone(
     from kvg.store.store import Store
 
     check_address(url)
+    pattern = pattern or None
     url = absolute(url, settings.cwd)
     root = settings.cwd / (folder or Path(_name_of(url)))
     if (root / STORE_FOLDER / "format").exists() or (root / "format").exists():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, short
-from kvg.errors import Conflict, NotFound
+from kvg.errors import Conflict, Corrupt, Incompatible, NotFound
 from kvg.flow.records.exchange import LockEntry
 from kvg.flow.records.findings import Finding
 from kvg.store.lockfile import read_lock, write_lock
@@ -29,13 +29,25 @@ def lock(store: Store, settings: Settings, path: Path, refs: Sequence[str]) -> I
         if name not in own:
             raise NotFound(f"{name}: no such ref", hint="kvg ls")
     durable.check_target(target, option="--file")
-    before = read_lock(target) if target.exists() else {}
+    before = _before(target, is_kept=bool(refs))
     chosen = {name: own[name] for name in (refs or own)}
     after = {**before, **chosen} if refs else chosen
     if not settings.tell_dry_run() and after != before:
         write_lock(target, after)
     for name in sorted({**before, **after}):
         yield LockEntry(name, after.get(name), before.get(name), str(path))
+
+
+def _before(target: Path, *, is_kept: bool) -> dict[str, Digest]:
+    """What the lock file said; nothing where it can't be read and nothing of it is kept."""
+    if not target.exists():
+        return {}
+    try:
+        return read_lock(target)
+    except (Corrupt, Incompatible):
+        if is_kept:
+            raise
+        return {}
 
 
 def read_locked(settings: Settings, path: Path) -> dict[str, Digest]:

@@ -166,6 +166,8 @@ class Push:
             else:
                 steps.append(found)
         if self._settings.dry_run:
+            if read_back:
+                report.notice("--verify reads nothing back in a dry run")
             yield from self._dry(steps, refs, is_there=is_there)
             return
         done: list[TransferRef] = [step.done() for step in steps if step.state == "unchanged"]

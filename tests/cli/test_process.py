@@ -70,6 +70,24 @@ def test_interrupt(env: dict[str, str]) -> None:
     assert child.returncode == 130 and err == b"error: interrupted\n"
 
 
+def test_an_interrupt_beside_another_is_told_once(env: dict[str, str]) -> None:
+    """A terminal and ``timeout`` send two at a time."""
+    code = (
+        "import builtins, os, signal, kvg.flow.status as s\n"
+        "def interrupt(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "real = builtins.print\n"
+        "def telling(*said, **more):\n"
+        "    interrupt()\n"
+        "    real(*said, **more)\n"
+        "builtins.print = telling\n"
+        "s.status = interrupt\n"
+        "from kvg.cli.main import run; run()"
+    )
+    subprocess.run([*PROGRAM, "init"], env=env, check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code, "status"], env=env, capture_output=True)
+    assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+
 def test_field_s27_no_bars_unless_on_a_terminal(env: dict[str, str]) -> None:
     code = (
         "import kvg.cli.reporting as r\n"

@@ -38,6 +38,15 @@ def test_lock_is_the_same_for_the_same_refs(alice: Person) -> None:
         locked(alice, "nothing")
 
 
+def test_a_file_that_cannot_be_read_is_written_anew(alice: Person) -> None:
+    digest = alice.deposit("demo")
+    (alice.folder / FILE).write_text("x")
+    with pytest.raises(Corrupt):
+        list(lock(alice.store, alice.settings, Path(FILE), ["demo"]))  # the other lines stay
+    list(lock(alice.store, alice.settings, Path(FILE), []))
+    assert read_lock(alice.folder / FILE) == {"demo": digest}
+
+
 def test_a_line_that_goes_is_told(alice: Person) -> None:
     alice.deposit("a")
     digest = alice.deposit("b", range(40))

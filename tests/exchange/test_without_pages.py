@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvg.digest import Digest
-from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound
 from kvg.flow.bundle import bundle_create, bundle_verify
 from kvg.flow.cat import cat
 from kvg.flow.exchange.supplying import absent
@@ -80,7 +80,7 @@ def test_a_page_that_lies_is_refused(bob: Person, digest: Digest, share: Path) -
         verified.read_page(verified.manifest.pages[0])
     assert "kvg push origin --verify" in (told.value.hint or "")
     path.unlink()
-    with pytest.raises(RemoteFailed, match="no remote has them"):
+    with pytest.raises(Corrupt, match="no remote has them"):
         verified.read_page(verified.manifest.pages[0])
 
 

@@ -57,8 +57,9 @@ def _told(
     words = f"{what}: {len(still)} pages are not here"
     for name, error in failed.items():
         return RemoteFailed(f"{words}, and {name} could not be asked: {error}", hint=error.hint)
-    return RemoteFailed(
-        f"{words}, and no remote has them: {short(still[0])}", hint="kvg remote list"
+    return Corrupt(
+        f"{words}, and no remote has them: {short(still[0])}",
+        hint="who has them whole pushes them anew: kvg push --verify",
     )
 
 
