@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from kvg.digest import Digest, short
+from kvg.digest import Digest
 from kvg.errors import Conflict, Corrupt, KvgError, NotFound, RemoteFailed, UsageError
 from kvg.flow.exchange.alive import announced
 from kvg.flow.exchange.begun import Begun
-from kvg.flow.exchange.going_back import standing
 from kvg.flow.exchange.holding import hold_back
 from kvg.flow.exchange.left_out import note_left_out, note_taken_off, taken_off
 from kvg.flow.exchange.parallel import in_order
@@ -22,7 +21,6 @@ from kvg.flow.exchange.reading import (
     REFUSED,
     NoValue,
     Reader,
-    RemoteRef,
     told,
 )
 from kvg.flow.exchange.restoring import restore_checkpoint
@@ -38,13 +36,12 @@ from kvg.flow.exchange.sending import (
     send_log,
     send_publisher,
 )
-from kvg.flow.exchange.standing import is_followed, was_here
+from kvg.flow.exchange.step import Step, check_forward, pull_first, worthless
 from kvg.flow.exchange.supplying import absent, supply
 from kvg.flow.exchange.telling import counted
-from kvg.flow.records.exchange import State, Transfer, TransferRef
+from kvg.flow.records.exchange import Transfer, TransferRef
 from kvg.flow.records.findings import Finding
 from kvg.flow.settings import signing_key
-from kvg.frozen import frozen
 from kvg.log.growth import log_files
 from kvg.remote.address import is_registry
 from kvg.remote.file_remote import FileRemote
@@ -105,34 +102,6 @@ def _check_own(store: Store, name: str, *, delete: bool) -> None:
         raise UsageError(f"{name}: says what a remote had", hint="push the ref itself")
     if not delete and store.ref(name) is None:
         raise NotFound(f"{name}: no such ref", hint="kvg ls")
-
-
-@frozen
-class Step:
-    """One ref that is to go, or is there already."""
-
-    name: str
-    digest: Digest
-    there: RemoteRef | None
-    worthless: Pointer | MalformedPointer | None = None
-    """What lies there and says nothing that anybody can believe: it is replaced."""
-
-    @property
-    def state(self) -> State:
-        """What becomes of it."""
-        if self.there is None:
-            return "new"
-        return "unchanged" if self.there.digest == self.digest else "moved"
-
-    @property
-    def expected(self) -> Expected:
-        """The pointer that it replaces."""
-        return self.worthless if self.there is None else self.there.pointer
-
-    def done(self, state: State | None = None) -> TransferRef:
-        """What is told of it."""
-        previous = None if self.there is None else self.there.digest
-        return TransferRef(self.name, self.digest, previous, state or self.state)
 
 
 class Push:
@@ -251,7 +220,7 @@ class Push:
                 self._remote.check_ref(name)
                 self._check_place(name, tree)
                 step = self._step(name, own[name], is_there=name in there)
-                self._check_forward(step)
+                check_forward(self._store, self._place, self._reader, step)
             except (*REFUSED, UsageError) as error:
                 yield told(error, name)
             else:
@@ -289,55 +258,6 @@ class Push:
         except (MalformedPointer, NoValue) as error:
             self._settings.report.warning(f"{error.message}; it is replaced")
             return Step(name, digest, None, worthless(error))
-
-    def _check_replaces(self, step: Step) -> None:
-        """Raise ``Conflict`` where what lies there says nothing, and logs there, or what was seen
-        last, say that the ref was something that it never was here."""
-        name, tracked = step.name, self._place.tracking(step.name)
-        seen = self._reader.seen.get(tracked)
-        is_after = was_here(self._store, name, seen or step.digest)
-        is_after &= seen == step.digest or not is_followed(self._store, name, tracked)
-        if seen is not None and not is_after:
-            raise Conflict(
-                f"{name}: {self._place.name} had {short(seen)}, and nothing moved here since",
-                hint=f"kvg tag -f {name} {tracked}, then push again",
-            )
-        logs = {log.origin: log for log in self._reader.counting()}
-        newest = {o: d for o, log in logs.items() if (d := log.newest.get(name, (0, None))[1])}
-        orders = {origin: log.values(name) for origin, log in logs.items()}
-        for origin, value in standing(newest, orders).items():
-            if value != step.digest and not was_here(self._store, name, value):
-                raise Conflict(
-                    f"{name}: log {origin} on {self._place.name} has {short(value)}, which {name} "
-                    "never was here, and what its pointer was can't be told",
-                    hint="its publisher puts it back with kvg push; or take it off: "
-                    f"kvg push {self._place.name} --delete {name}",
-                )
-
-    def _check_forward(self, step: Step) -> None:
-        if step.worthless is not None:
-            self._check_replaces(step)
-        if step.state != "moved" or step.there is None:
-            return
-        there, tracked = step.there, self._place.tracking(step.name)
-        if there.pointer.origin == self._store.log.origin:
-            return  # moved last from here, and on since
-        hint = self._pull_first(step.name)
-        if not was_here(self._store, step.name, there.digest):
-            raise Conflict(
-                f"{step.name}: {self._place.name} has {short(there.digest)}, which "
-                f"{step.name} never was here",
-                hint=hint,
-            )
-        if is_followed(self._store, step.name, tracked):
-            raise Conflict(
-                f"{step.name}: {self._place.name} went from {short(step.digest)} to "
-                f"{short(there.digest)}, and nothing moved here since",
-                hint=hint,
-            )
-
-    def _pull_first(self, name: str) -> str:
-        return f"kvg pull {self._place.name} {name}, then push again"
 
     def _lost(self, steps: Sequence[Step]) -> list[Step]:
         """Those of ``steps`` of which the remote has lost an object."""
@@ -473,7 +393,7 @@ class Push:
             except InTheWay as error:
                 return told(error, step.name)
             except Conflict as error:
-                error.hint = self._pull_first(step.name)
+                error.hint = pull_first(self._place, step.name)
                 return told(error, step.name)
             return step.done()
 
@@ -579,11 +499,6 @@ class Push:
         if not self._settings.dry_run:
             self._remote.move(name, None, expect=found.pointer)
         return TransferRef(name, None, found.digest, "deleted")
-
-
-def worthless(error: MalformedPointer | NoValue) -> Pointer | MalformedPointer:
-    """What ``error`` tells of, as what a move expects there."""
-    return error.pointer if isinstance(error, NoValue) else error
 
 
 def merge(parts: Sequence[Outgoing]) -> Outgoing:
