@@ -46,7 +46,7 @@ from kvg.flow.context.create import ContextRequest, create_context
 from kvg.flow.context.search import RANKED, opened_index, rank_blocks
 from kvg.flow.context.stored import StoredBlock, StoredContext, read_context
 from kvg.flow.records.contexts import ContextMade
-from kvg.flow.registered import open_registered, registered_model, tokenizer_of
+from kvg.flow.registered import identified, open_registered, registered_model, tokenizer_of
 from kvg.flow.requests import ContextAskRequest
 from kvg.flow.settings import Settings
 from kvg.model.dtypes import tensor_digest
@@ -95,8 +95,9 @@ class Bench:
     def __init__(self, store: Store, settings: Settings, folder: Path) -> None:
         self.store, self.settings, self.folder = store, settings, folder
         self.model = registered_model(store, "model")
-        self.session: Session = open_registered(settings, self.model, reference="invariant")
-        self.tokenizer: Tokenizer = tokenizer_of(settings, self.model)
+        files = identified(store, settings, self.model)
+        self.session: Session = open_registered(settings, self.model, files, reference="invariant")
+        self.tokenizer: Tokenizer = tokenizer_of(settings, self.model, files)
         ask.open_engine = lambda *_: self.session  # loaded once
 
     def rows(self, asked: Sequence[Question], blocks: int, tokens: int) -> Iterator[dict[str, Any]]:

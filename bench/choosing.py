@@ -222,8 +222,8 @@ class Bench:
         request = ModelAddRequest(f"lora-{name}", self.model, adapter=folder)
         model_add(lib.store, lib.settings, request)
         model = registered_model(lib.store, f"lora-{name}")
-        identified(lib.store, lib.settings, model)
-        session = open_registered(lib.settings, model, reference="invariant")
+        files = identified(lib.store, lib.settings, model)
+        session = open_registered(lib.settings, model, files, reference="invariant")
 
         def ask(task: Task) -> Asked:
             return ask_messages(session, lib.tokenizer, ({"role": "user", "content": task.text},))

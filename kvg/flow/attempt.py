@@ -479,8 +479,8 @@ def _open(store: Store, settings: Settings, name: str | None) -> Opened:
     check_torch()
     model = registered_model(store, name)
     files = identified(store, settings, model)
-    session = open_registered(settings, model, reference="invariant")
-    return Opened(model, files, session, tokenizer_of(settings, model))
+    session = open_registered(settings, model, files, reference="invariant")
+    return Opened(model, files, session, tokenizer_of(settings, model, files))
 
 
 def _drafted(

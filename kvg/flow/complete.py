@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvg.errors import UsageError
 from kvg.flow.graft import computed, graft
 from kvg.flow.records.record import Record
-from kvg.flow.registered import open_registered
+from kvg.flow.registered import open_engine
 from kvg.flow.requests import GraftRequest
 from kvg.flow.settings import Settings
 
@@ -32,9 +32,8 @@ def complete(store: Store, settings: Settings, request: GraftRequest) -> Iterato
     if not prompts or not all(prompts):
         raise UsageError("request: empty prompt", hint="give a prompt, or kvg_ref")
     engine = resident.session.engine
-    session = open_registered(
-        settings, resident.model, reference=engine.reference, schedule=engine.schedule
-    )
+    files = settings.seat.files(resident.model)
+    session = open_engine(settings, resident.model, files, engine)
     yield from computed(settings, request, session, resident.tokenizer, prompts)
 
 

@@ -184,8 +184,9 @@ def open_model(store: Store, settings: Settings, request: DepositRequest) -> Ope
     check_torch()
     model = registered_model(store, _model_name(settings, request))
     files = identified(store, settings, model)
-    tokenizer = tokenizer_of(settings, model)
-    return OpenedModel(model, files, _open(settings, model, request), tokenizer)
+    tokenizer = tokenizer_of(settings, model, files)
+    session = _open(settings, model, files, request)
+    return OpenedModel(model, files, session, tokenizer)
 
 
 def sign_and_record(
@@ -213,14 +214,16 @@ def sign_and_record(
     return store.record(manifest.digest, [envelope, *gates], refs=[move]), envelope
 
 
-def _open(settings: Settings, model: RegisteredModel, request: DepositRequest) -> Session:
+def _open(
+    settings: Settings, model: RegisteredModel, files: ModelFiles, request: DepositRequest
+) -> Session:
     reference = request.reference or "invariant"
     schedule = None
     if reference == "scheduled":
         from kvg.model.opening import default_schedule
 
         schedule = default_schedule(request.page_tokens)
-    return open_registered(settings, model, reference=reference, schedule=schedule)
+    return open_registered(settings, model, files, reference=reference, schedule=schedule)
 
 
 def plan_of(

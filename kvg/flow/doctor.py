@@ -84,8 +84,8 @@ def _exactness(
         return
     try:
         model = registered_model(store, request.model)
-        identified(store, settings, model)
-        session = open_registered(settings, model, reference="invariant", prove_all=True)
+        files = identified(store, settings, model)
+        session = open_registered(settings, model, files, reference="invariant", prove_all=True)
     except KvgError as error:
         absent = error.code == 3 and request.model is None
         status = bad if absent else "failed"

@@ -80,13 +80,13 @@ def _grafts(
     witness = _target(settings, verified, request)
     model = model_of(store, verified.manifest, verified.provenance)
     files = identified(store, settings, model)
-    tokenizer = tokenizer_of(settings, model)
+    tokenizer = tokenizer_of(settings, model, files)
     prompts = prompts_of(settings, request, tokenizer)
     if any(prompts):
         check_tokenizer(verified, files, model)
     if has_messages(request):
         check_template(verified, files, model)
-    session = open_engine(settings, model, verified.manifest.engine)
+    session = open_engine(settings, model, files, verified.manifest.engine)
     session.check_engine(verified)
     if request.at and settings.seat is not None:
         times = Times(verify_ms, 0.0, 0)
@@ -304,14 +304,14 @@ def _fresh(
 ) -> Iterator[Record]:
     """A miss, answered by computing the prompt alone with the model called ``name``."""
     model: RegisteredModel = registered_model(store, name)
-    identified(store, settings, model)
-    tokenizer = tokenizer_of(settings, model)
+    files = identified(store, settings, model)
+    tokenizer = tokenizer_of(settings, model, files)
     prompts = prompts_of(settings, request, tokenizer)
     if not all(prompts):
         raise NotFound(
             f"{request.ref}: no such ref, and no prompt to compute", hint="give --prompt"
         )
-    session = open_registered(settings, model, reference="invariant")
+    session = open_registered(settings, model, files, reference="invariant")
     yield from computed(settings, request, session, tokenizer, prompts)
 
 

@@ -67,9 +67,9 @@ def _of_prompt(
     store: Store, settings: Settings, request: LogitsRequest
 ) -> tuple[Session, torch.Tensor, float]:
     model = registered_model(store, request.model)
-    identified(store, settings, model)
-    ids = tokenizer_of(settings, model).encode(request.prompt or "")
-    session = open_registered(settings, model, reference=request.reference or "invariant")
+    files = identified(store, settings, model)
+    ids = tokenizer_of(settings, model, files).encode(request.prompt or "")
+    session = open_registered(settings, model, files, reference=request.reference or "invariant")
     session.check_window(len(ids))
     last = len(ids) - 1
     slot = empty_slot(settings, session, len(ids))
@@ -90,8 +90,8 @@ def _of_ref(
     prompt: list[int] = []
     if request.prompt:
         check_tokenizer(verified, files, model)
-        prompt = tokenizer_of(settings, model).encode_more(request.prompt)
-    session = open_engine(settings, model, verified.manifest.engine)
+        prompt = tokenizer_of(settings, model, files).encode_more(request.prompt)
+    session = open_engine(settings, model, files, verified.manifest.engine)
     session.check_window(verified.manifest.count + len(prompt))
     began = time.perf_counter()
     if request.fresh:

@@ -89,8 +89,9 @@ class Recomputation:
         session = self._sessions.get(key)
         if session is None:
             model = model_of(self.store, manifest)
-            identified(self.store, self.settings, model)
-            session = self._sessions[key] = open_engine(self.settings, model, manifest.engine)
+            files = identified(self.store, self.settings, model)
+            session = open_engine(self.settings, model, files, manifest.engine)
+            self._sessions[key] = session
         session.check_engine(verified)
         return session
 

@@ -125,14 +125,16 @@ def identified(store: Store, settings: Settings, model: RegisteredModel) -> Mode
 def open_registered(
     settings: Settings,
     model: RegisteredModel,
+    files: ModelFiles,
     *,
     reference: Reference,
     schedule: Schedule | None = None,
     prove_all: bool = False,
 ) -> Session:
-    """A session of ``model``. Raises ``Incompatible`` without torch, device or exactness.
+    """A session of ``model``, whose files were ``files`` when they were identified.
 
-    ``prove_all`` takes nothing from an earlier self-check.
+    Raises ``Incompatible`` without torch, device or exactness, and where the files that were loaded
+    are not sure to be those. ``prove_all`` takes nothing from an earlier self-check.
     """
     if settings.seat is not None:
         return settings.seat.session(model, reference, schedule)
@@ -154,13 +156,37 @@ def open_registered(
         adapter=model.adapter,
         proofs=proofs,
     )
+    _check_still(model, files)
     note_engine(settings, model.fingerprint, session.engine.fingerprint)
     return session
 
 
-def open_engine(settings: Settings, model: RegisteredModel, engine: Engine) -> Session:
+def open_engine(
+    settings: Settings, model: RegisteredModel, files: ModelFiles, engine: Engine
+) -> Session:
     """A session of ``model`` that computes as ``engine`` says, as far as this machine can."""
-    return open_registered(settings, model, reference=engine.reference, schedule=engine.schedule)
+    reference, schedule = engine.reference, engine.schedule
+    return open_registered(settings, model, files, reference=reference, schedule=schedule)
+
+
+def _check_still(model: RegisteredModel, files: ModelFiles) -> None:
+    """Raise ``Incompatible`` where a file of ``model`` changed since it was looked at first: what
+    was read after that may be another model's, under the name of this one."""
+    from kvg.model.stamp import stamp_of
+
+    now = dict(stamp_of(model.path, model.adapter))
+    for path, was in files.stamp:
+        if now.pop(path, None) != was:
+            raise _changed(model, path)
+    for path in now:
+        raise _changed(model, path)
+
+
+def _changed(model: RegisteredModel, path: str) -> Incompatible:
+    return Incompatible(
+        f"model {model.name}: {path} changed while it was read",
+        hint="run it again, once nothing writes there",
+    )
 
 
 def empty_slot(settings: Settings, session: Session, n_tokens: int) -> Slot:
@@ -186,14 +212,17 @@ def away(settings: Settings) -> AbstractContextManager[None]:
     return settings.seat.away() if settings.seat is not None else nullcontext()
 
 
-def tokenizer_of(settings: Settings, model: RegisteredModel) -> Tokenizer:
-    """The tokenizer of ``model``. Raises ``Incompatible`` without one, or without transformers."""
+def tokenizer_of(settings: Settings, model: RegisteredModel, files: ModelFiles) -> Tokenizer:
+    """The tokenizer of ``model``. Raises ``Incompatible`` without one, or without transformers, and
+    as ``open_registered`` where its files changed."""
     if settings.seat is not None:
         return settings.seat.tokenizer(model)
     check_torch()
     from kvg.model.text import Tokenizer
 
-    return Tokenizer.load(model.path)
+    found = Tokenizer.load(model.path)
+    _check_still(model, files)
+    return found
 
 
 def check_tokenizer(verified: Verified, files: ModelFiles, model: RegisteredModel) -> None:

@@ -111,11 +111,11 @@ def _replay_one(
         )
     model = model_of(store, manifest, verified.provenance)
     files = identified(store, settings, model)
-    session = open_engine(settings, model, manifest.engine)
+    session = open_engine(settings, model, files, manifest.engine)
     session.check_engine(verified)
     if request.prompts is not None or request.texts is not None:
         check_tokenizer(verified, files, model)
-        tokenizer = tokenizer_of(settings, model)
+        tokenizer = tokenizer_of(settings, model, files)
         texts = request.texts
         if request.prompts is not None:
             texts = read_prompts(settings, request.prompts)

@@ -13,6 +13,7 @@ from kvg.errors import Corrupt, Incompatible, NotFound
 from kvg.model import weights
 from kvg.model.adapter import read_adapter
 from kvg.model.foreign import json_file, read_file
+from kvg.model.stamp import Stamp, stamp_of
 from kvg.objects.manifest import FloatJson, Model, model_fingerprint
 from kvg.report import Report
 
@@ -71,12 +72,16 @@ class FingerprintCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What the files of a model say: its identity, its size, its tokenizer and chat template."""
+    """What the files of a model say: its identity, its size, its tokenizer and chat template.
+
+    ``stamp`` tells later whether a file changed since the first of them was read.
+    """
 
     identity: Model
     n_parameters: int
     tokenizer: Digest | None
     template: Digest | None
+    stamp: Stamp
 
 
 def read_model(
@@ -93,6 +98,7 @@ def read_model(
     ``cache`` None hashes everything again; ``adapter`` is the folder of a PEFT adapter. Raises
     ``NotFound``, ``Corrupt``, ``Incompatible``.
     """
+    stamp = stamp_of(folder, adapter)
     config = read_config(folder)
     named = config.get("architectures")
     if not isinstance(named, list) or not named or not isinstance(named[0], str):
@@ -111,6 +117,7 @@ def read_model(
         n_parameters=_count_parameters(folder, frozenset(digests)),
         tokenizer=tokenizer_digest(folder),
         template=template_digest(folder),
+        stamp=stamp,
     )
 
 

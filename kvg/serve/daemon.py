@@ -129,7 +129,9 @@ def _open(settings: Settings, request: ServeRequest) -> Resident:
         from kvg.model.opening import default_schedule
 
         schedule = default_schedule()
-    session = open_registered(settings, model, reference=request.reference, schedule=schedule)
+    session = open_registered(
+        settings, model, files, reference=request.reference, schedule=schedule
+    )
     limit = request.memory_bytes or _machine_bytes() * 3 // 4
     taken = _resident_bytes()
     if taken >= limit:
@@ -143,7 +145,7 @@ def _open(settings: Settings, request: ServeRequest) -> Resident:
         model,
         files,
         session,
-        tokenizer_of(settings, model),
+        tokenizer_of(settings, model, files),
         n_slots=request.n_slots,
         n_kept=request.n_kept,
         limit_bytes=limit,

@@ -40,13 +40,14 @@ Make = Callable[..., Resident]
 def make(put: models.User, tiny: dict[str, Path]) -> Make:
     def made(limit_bytes: int = 64 * MIB, n_slots: int = 2) -> Resident:
         model = registered_model(put.store, "tiny")
+        files = identified(put.store, put.settings, model)
         return Resident(
             "desk",
             put.store.root,
             model,
-            identified(put.store, put.settings, model),
+            files,
             session_of(models.load(tiny["llama"]), schedule=None),
-            tokenizer_of(put.settings, model),
+            tokenizer_of(put.settings, model, files),
             n_slots=n_slots,
             limit_bytes=limit_bytes,
             model_bytes=MIB,
@@ -212,13 +213,14 @@ def sliding(user: models.User, folder: Path, n_tokens: int) -> Resident:
     text = models.text_of(folder, n_tokens)
     deposit(user.store, user.settings, DepositRequest("t", text=text))
     model = registered_model(user.store, "tiny")
+    files = identified(user.store, user.settings, model)
     return Resident(
         "desk",
         user.store.root,
         model,
-        identified(user.store, user.settings, model),
+        files,
         session_of(models.load(folder), schedule=None),
-        tokenizer_of(user.settings, model),
+        tokenizer_of(user.settings, model, files),
         n_slots=1,
         limit_bytes=64 * MIB,
         model_bytes=0,

@@ -79,13 +79,14 @@ def put(
 @pytest.fixture
 def resident(put: models.User, opened: Session) -> Resident:
     model = registered_model(put.store, "wide")
+    files = identified(put.store, put.settings, model)
     return Resident(
         "desk",
         put.store.root,
         model,
-        identified(put.store, put.settings, model),
+        files,
         opened,
-        tokenizer_of(put.settings, model),
+        tokenizer_of(put.settings, model, files),
         n_slots=3,
         limit_bytes=512 * MIB,
         model_bytes=MIB,

@@ -56,8 +56,8 @@ def bench_context(
     found = read_context(store, request.name)
     manifest = store.manifest(found.blocks[0].digest)
     model = model_of(store, manifest)
-    identified(store, settings, model)
-    session = open_engine(settings, model, manifest.engine)
+    files = identified(store, settings, model)
+    session = open_engine(settings, model, files, manifest.engine)
     yield setup_of("context", model, session)
     slot, random = session.slot(), Random(SEED)
     offsets = [random.randrange(found.tokens) for _ in range(request.accesses)]

@@ -36,8 +36,8 @@ def open_measured(
     """
     model = registered_model(store, name)
     check_declared(model, n_tokens)
-    identified(store, settings, model)
-    return model, open_registered(settings, model, reference="invariant")
+    files = identified(store, settings, model)
+    return model, open_registered(settings, model, files, reference="invariant")
 
 
 def check_declared(model: RegisteredModel, n_tokens: int) -> None:

@@ -117,10 +117,10 @@ def _open(store: Store, settings: Settings, verified: Verified, before: _Opened 
     model, engine = model_of(store, verified.manifest), verified.manifest.engine
     if before is not None and (before.model, before.engine) == (model, engine):
         return before
-    check_tokenizer(verified, identified(store, settings, model), model)
-    return _Opened(
-        model, engine, open_engine(settings, model, engine), tokenizer_of(settings, model)
-    )
+    files = identified(store, settings, model)
+    check_tokenizer(verified, files, model)
+    session = open_engine(settings, model, files, engine)
+    return _Opened(model, engine, session, tokenizer_of(settings, model, files))
 
 
 def _answer(
