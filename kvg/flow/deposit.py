@@ -51,7 +51,23 @@ if TYPE_CHECKING:
 BUILDER = f"https://kvg.dev/kvg@{__version__}"
 NEAR_START = 400
 """Characters at the start of a text in which a date would keep later texts from reusing it."""
-_MOMENT = re.compile(r"\b(19|20)\d\d-[01]\d-[0-3]\d\b|\b[012]?\d:[0-5]\d(:[0-5]\d)?\b")
+_DAY = r"[0-3]?\d(?:st|nd|rd|th)?"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_YEAR = r"(?:19|20)\d\d"
+_MOMENT = re.compile(
+    "|".join(
+        (
+            rf"\b{_YEAR}([-/.])[01]?\d\1[0-3]?\d\b",
+            rf"\b[0-3]?\d([/.])[0-3]?\d\2{_YEAR}\b",
+            rf"\b{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?(?!\w)",
+            rf"\b{_MONTH} {_DAY}\b(?:,? {_YEAR}\b)?",
+            rf"\b{_MONTH} {_YEAR}\b",
+            r"\b[012]?\d:[0-5]\d(?::[0-5]\d)?\b",
+            r"\b[01]?\d ?[AaPp]\.?[Mm]\b",
+        )
+    )
+)
+"""Dates and times of day, as they are written in English or in numbers."""
 
 
 def deposit(store: Store, settings: Settings, request: DepositRequest) -> Deposited:

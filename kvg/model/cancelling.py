@@ -125,7 +125,10 @@ def _loud(shape: AttentionShape, dtype: torch.dtype, *, n_tokens: int, n_blocks:
 
 
 def _paired(label: str, shape: tuple[int, ...], dtype: torch.dtype, *, sign: int) -> torch.Tensor:
-    """Each element of a row has a partner of the same size; an odd one out is zero."""
+    """Each element of a row has a partner of the same size; an odd one out is zero, but where it
+    is alone."""
+    if shape[-1] == 1:
+        return made_input(f"alone {label}", shape, dtype)
     half = made_input(f"paired {label}", (*shape[:-1], shape[-1] // 2), dtype)
     left = half.new_zeros(*shape[:-1], shape[-1] % 2)
     return aligned(torch.cat([half, sign * half, left], -1)[..., _order(shape[-1])].contiguous())

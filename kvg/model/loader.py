@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from kvg.errors import Incompatible
@@ -37,6 +37,16 @@ from kvg_kernels.alignment import aligned
 KNOWN_LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 LEAST_HEAD = 2
 """Numbers in a head's keys and values."""
+FOREIGN_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a model's own code may raise where it can't compute."""
 PROBED_TOKENS = (3, 1)
 """Several and one: a model may take another way for a single token."""
 LENGTH_DEPENDENT_ROTARY = frozenset({"dynamic", "longrope"})
@@ -143,10 +153,20 @@ def adopt_model(module: PreTrainedModel, *, device: str, attention: str, what: s
         shapes=tuple(dict.fromkeys(shapes.values())),
         dtype=dtype_name(module.dtype),
         device=where,
-        vocabulary=int(config.vocab_size),
+        vocabulary=_vocabulary(config, what=what),
         window=window_of(module.config),
         eos_ids=eos_ids(module),
     )
+
+
+def _vocabulary(config: PreTrainedConfig, *, what: str) -> int:
+    """How many token ids every embedding of the model knows. Raises ``Incompatible`` for fewer than
+    two: nothing could be told of logits of one."""
+    sizes = (config.vocab_size, getattr(config, "vocab_size_per_layer_input", None))
+    found = min(int(size) for size in sizes if size)
+    if found < 2:
+        raise Incompatible(f"{what}: a vocabulary of {found} token")
+    return found
 
 
 def torch_device(name: str) -> torch.device:
@@ -203,7 +223,7 @@ def probe_layers(
         with torch.inference_mode(), hidden, installed(execution):
             try:
                 _forward(module, torch.zeros_like(places), places, cache, places[0, :1])
-            except (ValueError, RuntimeError) as error:
+            except FOREIGN_FAILURES as error:
                 raise Incompatible(
                     f"{what}: {type(module).__name__} cannot compute a few tokens as it is: "
                     f"{first_line(error)}",

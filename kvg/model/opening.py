@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from kvg.errors import Incompatible
+from kvg.model.ambient import check_no_autocast
 from kvg.model.invariant import ATTENTION_NAME, TileMenu
 from kvg.model.loader import LoadedModel, load_model
 from kvg.model.probe import STOCK_FUSED, probe
@@ -74,6 +75,7 @@ def session_of(
             f"device {model.device}: no invariant kernels for it yet",
             hint="use --device cpu, or --reference scheduled",
         )
+    check_no_autocast()
     reference: Reference = "scheduled" if schedule else "invariant"
     fingerprint = engine_fingerprint(reference, schedule, probe(model, schedule))
     engine = Engine(fingerprint, reference, schedule)

@@ -14,6 +14,7 @@ import torch
 from kvg.buffers import Buffers
 from kvg.digest import Digest
 from kvg.errors import Incompatible, UsageError
+from kvg.model.ambient import ambient, check_ambient
 from kvg.model.binding import BoundCache
 from kvg.model.dtypes import TORCH_DTYPES, tensor_digest
 from kvg.model.invariant import Execution, TileMenu, installed
@@ -112,6 +113,7 @@ class Session:
         self.self_check = self_check
         self.before_pass: Callable[[], None] = _go_on
         """Called before every forward pass; what it raises ends the work before it."""
+        self._ambient = ambient()
         self._menus = Menus(model, engine, menu, proofs)
         self._packing = Packing(model.module, menu)
         self._proofs = proofs
@@ -418,6 +420,7 @@ class Session:
     @contextmanager
     def _execution(self, cache: BoundCache, n_rows: int) -> Iterator[None]:
         schedule = self.engine.schedule
+        check_ambient(self._ambient)
         if schedule is None:
             packed = self._packing.weights(n_rows)
             dtype = TORCH_DTYPES[self.model.dtype]

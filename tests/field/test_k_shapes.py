@@ -21,7 +21,7 @@ from transformers import (
 
 from kvg.digest import Digest, sha256
 from kvg.errors import Incompatible
-from kvg.flow.deposit import deposit
+from kvg.flow.deposit import _MOMENT, deposit
 from kvg.flow.graft import graft
 from kvg.flow.logits import logits
 from kvg.flow.requests import DepositRequest, GraftRequest, LogitsRequest, Sampling
@@ -231,6 +231,26 @@ def test_field_k30_a_moment_near_the_start_is_warned_of(
     put(user, "timed", "It is 14:05:09 now. The manual says what to do.")
     assert [warning.split(":")[0] for warning in report.warnings] == ["dated", "timed"]
     assert "2026-03-01" in report.warnings[0] and "14:05:09" in report.warnings[1]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *("2026/3/1", "3/1/2026", "01.03.2026", "1 March 2026", "March 1, 2026", "Dec 1, 2026"),
+        *("1st of May", "Sept. 3rd, 2026", "June 2026", "9:05", "5 pm", "11 a.m."),
+    ],
+)
+def test_field_k30_a_moment_as_people_write_it(moment: str) -> None:
+    found = _MOMENT.search(f"As of {moment}, the manual says so.")
+    assert found is not None and found[0] == moment.rstrip(".")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version 3.11.20", "ratio 3/4", "you may 3 times", "2026 items", "1.2.3", "10:99", "am"],
+)
+def test_field_k30_numbers_that_are_no_moment(text: str) -> None:
+    assert _MOMENT.search(text) is None
 
 
 def test_field_k31_the_layout_is_free_of_topology(

@@ -424,3 +424,13 @@ def test_benchmarks_measure_the_model_with_its_adapter(person: models.User) -> N
     with open_library(person.store, person.settings, "tuned", ()) as library:
         assert library.model.fingerprint == registered.fingerprint
         assert library.model.adapter == registered.adapter
+
+
+def test_an_adapter_of_rank_one_is_exact(tiny: dict[str, Path], tmp_path: Path) -> None:
+    """Its second product is of one term."""
+    session = opened(tiny["llama"], make_adapter(tmp_path / "one", tiny["llama"], r=1), "BF16")
+    text = made_ids(1, 70, session.model.vocabulary)
+    outcome, pages = reference_run(session, text)
+    for split in SPLITS:
+        found = varied_run(session, [text], [pages], split=split, threads=1)
+        assert found == (outcome,), split

@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedConfig, XmodConfig
 
-from kvg.errors import Incompatible
+from kvg.errors import Incompatible, UsageError
 from kvg.model.binding import BoundCache, ShapeProbe
 from kvg.model.dtypes import TORCH_DTYPES
 from kvg.model.exactness import SPLITS, made_ids, reference_run, varied_run
@@ -294,3 +294,38 @@ def test_an_unknown_operator_leaves_the_scheduled_reference() -> None:
     model = adopt_model(module, device="cpu", attention="sdpa", what="m")
     session = session_of(model, schedule=default_schedule(16))
     assert session.run(session.slot(), [5, 6], [1]).isfinite().all()
+
+
+def test_a_model_knows_the_ids_that_all_its_embeddings_know() -> None:
+    session = session_of(load(_gemma4(vocab_size_per_layer_input=64)(), "F32", "x"), schedule=None)
+    assert session.model.vocabulary == 64
+    assert session.prefill(session.slot(), [0, 63], [1]).logits
+    with pytest.raises(UsageError, match="token id 64"):
+        session.prefill(session.slot(), [0, 64], [1])
+
+
+def test_layers_of_one_input_have_products_of_one_term() -> None:
+    session = session_of(load(_made("Llama", intermediate_size=1)(), "BF16", "x"), schedule=None)
+    text = made_ids(1, 70, session.model.vocabulary)
+    outcome, pages = reference_run(session, text)
+    for split in SPLITS:
+        found = varied_run(session, [text], [pages], split=split, threads=1)
+        assert found == (outcome,), split
+
+
+def test_a_vocabulary_of_one_is_refused() -> None:
+    with pytest.raises(Incompatible, match="a vocabulary of 1 token"):
+        load(_made("Llama", vocab_size=1)(), "F32", "x")
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyError, TypeError, AssertionError, ValueError])
+def test_a_model_that_fails_on_a_few_tokens_is_refused_by_name(error: type[Exception]) -> None:
+    config = _made("Llama")()
+    module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+    def fail(*_: object) -> None:
+        raise error("none such")
+
+    module.model.layers[0].register_forward_pre_hook(fail)
+    with pytest.raises(Incompatible, match="LlamaForCausalLM cannot compute a few tokens"):
+        adopt_model(module, device="cpu", attention="kvg_invariant", what="x")
