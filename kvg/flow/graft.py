@@ -183,12 +183,13 @@ def _go_on(
     """Go on in a slot that began as this graft, which proves itself again first."""
     if len(prompts) != 1:
         raise UsageError(f"{request.ref}: --at {request.at}: one prompt goes on, not several")
-    n_tokens = len(prompts[0]) + request.sampling.max_tokens
     end, at = witness.position + 1, request.at or 0
-    held = seat.continued(request.ref, verified, end, at, n_tokens)
+    held = seat.continued(request.ref, verified, end, at)
     slot, unread = held.slot, held.unread
     prompt = (*_turn_end(request, session, tokenizer, held), *prompts[0])
     session.check_window(at + len(prompt))
+    n_tokens = len(unread) + len(prompt) + request.sampling.max_tokens
+    seat.extend(held, min(n_tokens, session.model.window - len(slot.ids)))
     began = time.perf_counter()
     proof = session.logits_at(slot, witness.position, verified.ids[witness.position])
     session.check_witness(verified, witness, proof)

@@ -165,6 +165,14 @@ class Resident:
         self._take(size, f"{n_tokens:,} tokens more in a slot")
         lease.size_bytes += size
 
+    def settle(self, held: Held) -> None:
+        """Give back what was taken for tokens that did not come into the slot of ``held``."""
+        size = self._size(max(0, len(held.slot.ids) - held.end))
+        surplus = held.lease.size_bytes - size
+        if surplus > 0:
+            held.lease.size_bytes = size
+            self.state_bytes -= surplus
+
     def release(self, lease: Lease) -> None:
         """Give back what ``lease`` stands for."""
         self.state_bytes -= lease.size_bytes
@@ -219,6 +227,9 @@ class Seat:
     def __exit__(self, *_: object) -> None:
         while self._leases:
             self.resident.release(self._leases.pop())
+        held = None if self.index is None else self.resident.held[self.index]
+        if held is not None:
+            self.resident.settle(held)
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -297,10 +308,10 @@ class Seat:
             )
         return held
 
-    def continued(self, ref: str, verified: Verified, end: int, at: int, n_more: int) -> Held:
+    def continued(self, ref: str, verified: Verified, end: int, at: int) -> Held:
         """The numbered slot, which must hold ``verified`` and expect its next token at ``at``.
 
-        Raises ``Incompatible``, ``NotFound``, ``NoSpace``.
+        Raises ``Incompatible``, ``NotFound``.
         """
         held = self.conversation()
         where = f"slot {self.index} of session {self.resident.name}"
@@ -315,8 +326,12 @@ class Seat:
                 f"{ref}: {where} expects position {held.position}, asked for at {at}",
                 hint=f"--at {held.position} goes on; without --at it is grafted anew",
             )
-        self.resident.extend(held.lease, n_more)
         return held
+
+    def extend(self, held: Held, n_more: int) -> None:
+        """Memory for ``n_more`` tokens in the numbered slot; what does not come into it is given
+        back at the end of the request. Raises ``NoSpace``."""
+        self.resident.extend(held.lease, n_more)
 
 
 def check_decodes_as_prefill(engine: Engine) -> None:

@@ -243,7 +243,7 @@ class _Daemon:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=None,  # the protocol has limits of its own, and says so in JSON
             backlog=MOST_ACCEPTED,
             h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             timeout_graceful_shutdown=STOP_S,

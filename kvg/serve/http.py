@@ -37,6 +37,8 @@ BODY_S = 60.0
 """How long a request's body may take to arrive."""
 HEAD_S = 30.0
 """How long a connection may take to its first request."""
+MOST_OWN = 700
+"""Connections of this user at once: more than requests may wait, fewer than files may be open."""
 MOST_STRANGERS = 128
 """Connections to the port at a time: anyone on the machine can make one, each is an open file."""
 STATUSES: dict[type[KvgError], int] = {
@@ -157,11 +159,19 @@ async def watch(receive: Receive, job: Job) -> None:
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 that does not wait for ever for the first request of a connection."""
+    """HTTP/1.1 that does not wait for ever for the first request of a connection; of more than
+    ``most`` connections the one that has been silent for the longest time goes."""
+
+    most = MOST_OWN
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._late = self.loop.call_later(HEAD_S, self._give_up)
+        others = [other for other in self.connections if isinstance(other, type(self))]
+        others = [other for other in others if not other.transport.is_closing()]
+        if len(others) > self.most:
+            silent = (other for other in others if cast("object", other.cycle) is None)
+            min(silent, key=lambda other: other._late.when()).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
@@ -184,15 +194,9 @@ class LimitedProtocol(H11Protocol):
 
 
 class PublicProtocol(LimitedProtocol):
-    """HTTP/1.1 for whoever is on this machine: one connection too many ends a silent one."""
+    """HTTP/1.1 for whoever is on this machine."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        others = [other for other in self.connections if isinstance(other, PublicProtocol)]
-        others = [other for other in others if not other.transport.is_closing()]
-        if len(others) > MOST_STRANGERS:
-            silent = (other for other in others if cast("object", other.cycle) is None)
-            min(silent, key=lambda other: other._late.when()).transport.abort()
+    most = MOST_STRANGERS
 
 
 class PrivateProtocol(LimitedProtocol):

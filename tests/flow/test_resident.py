@@ -107,6 +107,24 @@ def test_memory_is_given_back(put: models.User, make: Make) -> None:
     assert resident.state_bytes == after_one
 
 
+def test_a_slot_counts_what_is_in_it(put: models.User, make: Make) -> None:
+    """Not what a request might have made, nor what one that failed asked for."""
+    resident = make()
+    run(put, resident, "a", index=0, prompt=" so", most=1000)
+    held = resident.held[0]
+    assert held is not None
+    for _ in range(3):
+        own = len(held.slot.ids) - held.end
+        assert held.lease.size_bytes == resident._size(own)
+        run(put, resident, "a", index=0, at=held.position, prompt=" and", most=1_000_000)
+    before = resident.state_bytes
+    for prompt, error in ((" word" * 3000, Incompatible), (" so", NotFound)):
+        with pytest.raises(error):
+            ref = "a" if error is Incompatible else "none"
+            run(put, resident, ref, index=0, at=held.position, prompt=prompt, most=2)
+        assert resident.state_bytes == before
+
+
 def test_past_the_limit_it_is_refused_and_the_rest_goes_on(put: models.User, make: Make) -> None:
     resident = make()
     run(put, resident, "a", index=0)

@@ -15,7 +15,7 @@ import pytest
 from kvg.client.channel import MAX_BODY_BYTES, call
 from kvg.client.place import Place
 from kvg.errors import KvgError, Untrusted
-from kvg.serve.http import MOST_STRANGERS
+from kvg.serve.http import MOST_OWN, MOST_STRANGERS
 from tests.sessions import Home, opened
 
 NOBODY = 65534
@@ -335,6 +335,21 @@ def test_connections_that_say_nothing_keep_nobody_out(desk: Home) -> None:
         assert answers(desk)
     finally:
         for link in (first, *silent):
+            link.close()
+
+
+def test_ones_own_connections_that_say_nothing_keep_nobody_out(desk: Home) -> None:
+    """Past a number the server answered in words that no client of it understands."""
+    silent = []
+    try:
+        for _ in range(MOST_OWN + 100):
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(os.fspath(desk.place("desk").socket))
+            silent.append(link)
+        assert answers(desk)
+        assert open_sockets(desk.state("desk")["pid"]) <= MOST_OWN + 20
+    finally:
+        for link in silent:
             link.close()
 
 
