@@ -13,22 +13,25 @@ from typing import Any
 
 import pytest
 
-from kvg.errors import Conflict, NotFound, UsageError
+from kvg.errors import Conflict, NotFound, Untrusted, UsageError
 from kvg.flow.context import create
 from kvg.flow.context.ask import ask_context
 from kvg.flow.context.corpus import _text as read_text
 from kvg.flow.context.corpus import read_corpus
 from kvg.flow.context.create import ContextRequest, create_context
-from kvg.flow.context.places import find_place, list_contexts
+from kvg.flow.context.places import find_place, list_contexts, show_context
 from kvg.flow.context.search import search_context
 from kvg.flow.context.stored import read_context, slice_text
 from kvg.flow.forget import forget
 from kvg.flow.gc import gc
+from kvg.flow.records import Finding
 from kvg.flow.records.contexts import ContextBlock, ContextMade
 from kvg.flow.replay import replay
 from kvg.flow.requests import ContextAskRequest, ReplayRequest
+from kvg.flow.trust import trust_add, trust_revoke
 from kvg.report import SilentReport
 from kvg.store.layout import SEARCH
+from kvg.trust.keyring import Keyring
 from tests import models
 from tests.flow.conftest import Ran
 
@@ -268,6 +271,34 @@ def test_a_block_that_nobody_trusted_placed_takes_no_other_with_it(
     assert (entry.context, entry.blocks, entry.gone) == ("docs", len(blocks) - 1, 1)
     with pytest.raises(Conflict, match=lost.ref):
         make(user)
+
+
+def test_a_context_whose_signer_is_revoked_is_named_and_made_anew(
+    user: models.User, corpus: Path
+) -> None:
+    blocks, _ = make(user)
+    keyring = Keyring(user.settings.keys)
+    (old,) = (info.name for info in keyring.list())
+    keyring.new("new")
+    ready = user.with_settings(assume_yes=True)
+    trust_add(ready.store, ready.settings, "new", (), [old])
+    trust_revoke(ready.store, ready.settings, old, ["new"], size=0)
+    asked = ContextAskRequest("docs", "lake")
+    for ask in (
+        lambda: list(show_context(user.store, "docs")),
+        lambda: find_place(user.store, user.settings, "docs", "0"),
+        lambda: list(search_context(user.store, user.settings, "docs", "lake")),
+        lambda: ask_context(user.store, user.settings, asked),
+    ):
+        with pytest.raises(Untrusted, match=r"docs: what its blocks hold is signed by .* revoked"):
+            ask()
+    (found,) = list_contexts(user.store)
+    assert isinstance(found, Finding) and (found.exit_code, found.object) == (6, "docs")
+    request = ContextRequest("docs", (Path("docs"),), block_tokens=BLOCK, key="new")
+    *_, made = create_context(user.store, user.settings, request)
+    assert made.blocks == len(blocks)
+    (entry,) = list_contexts(user.store)
+    assert (entry.context, entry.blocks, entry.gone) == ("docs", len(blocks), 0)
 
 
 def n_gone(user: models.User) -> int:

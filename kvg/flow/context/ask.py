@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CITATIONS = 3
 """Passages of the block that are cited, found by the question alone: words of a wrong answer lead
-away (of the 28 questions of ``bench/asking.py`` 24 are cited right, with those words 21)."""
+away."""
 _LONG_WORD = re.compile(r"\w{4,}")
 
 

@@ -28,6 +28,7 @@ from kvg.flow.context.stored import (
     block_refs,
     described,
     find_context,
+    lapsed,
     placed,
     placements,
     slice_text,
@@ -185,8 +186,8 @@ def _own_refs(store: Store, name: str, before: StoredContext | None) -> dict[str
     """The refs of the context as it is. Raises ``Conflict`` when another's is in its way."""
     refs = block_refs(store, name)
     own = {block.ref for block in (before.blocks if before else ())}
-    for ref in refs:
-        if ref not in own:
+    for ref, digest in refs.items():
+        if ref not in own and not lapsed(store, name, digest):
             raise Conflict(
                 f"{ref}: there already, and no block of a context", hint=f"kvg mv {ref} OTHER"
             )

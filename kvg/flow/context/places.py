@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvg.errors import UsageError
+from kvg.errors import Untrusted, UsageError
 from kvg.flow.context.stored import StoredContext, described, names_of, read_context
 from kvg.flow.records.contexts import ContextBlock, ContextEntry, ContextPlace
+from kvg.flow.records.findings import Finding
 
 if TYPE_CHECKING:
     from kvg.flow.records.record import Record
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from kvg.store import Store
 
 
-def list_contexts(store: Store) -> Iterator[ContextEntry]:
-    """Every context of the store, by name."""
+def list_contexts(store: Store) -> Iterator[ContextEntry | Finding]:
+    """Every context of the store, by name; one whose signers are all revoked is a finding."""
     for name in names_of(store):
-        yield _entry(read_context(store, name))
+        try:
+            yield _entry(read_context(store, name))
+        except Untrusted as error:
+            yield Finding(error.code, error.kind, name, error.message, error.hint)
 
 
 def show_context(store: Store, name: str) -> Iterator[Record]:

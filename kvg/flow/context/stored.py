@@ -16,11 +16,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvg.digest import Digest, sha256
-from kvg.errors import NotFound, UsageError
+from kvg.errors import NotFound, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.objects.statement import Provenance, Resource
+from kvg.signing.dsse import parse_envelope
 from kvg.trust import DEPOSITOR
-from kvg.verify.judgement import judge
+from kvg.verify.judgement import MAX_ENVELOPE_BYTES, judge, parse_envelope_statement
 
 if TYPE_CHECKING:
     from kvg.flow.context.cutting import Part
@@ -151,9 +152,12 @@ def source_of(name: str, part: Part) -> Resource:
 
 
 def names_of(store: Store) -> Iterator[str]:
-    """The name of every context, ascending."""
+    """The name of every context, ascending, also of those whose signers are all revoked."""
     for name, refs in sorted(_numbered(store).items()):
-        if any(placements(store, name, digest) for _, digest in sorted(refs.items())):
+        digests = [digest for _, digest in sorted(refs.items())]
+        if any(placements(store, name, digest) for digest in digests) or any(
+            lapsed(store, name, digest) for digest in digests
+        ):
             yield name
 
 
@@ -181,6 +185,7 @@ def read_context(store: Store, name: str, report: Report | None = None) -> Store
     """
     found = find_context(store, name)
     if found is None:
+        check_lapsed(store, name)
         raise NotFound(f"{name}: no such context", hint="kvg context list")
     if report is not None and found.n_gone:
         more = f" and {found.n_gone - NAMED} more" if found.n_gone > NAMED else ""
@@ -212,6 +217,37 @@ def find_context(store: Store, name: str) -> StoredContext | None:
     return StoredContext(name, tuple(blocks)) if blocks else None
 
 
+def check_lapsed(store: Store, name: str) -> None:
+    """Raise ``Untrusted`` where ``name`` was a context, and who placed its blocks is revoked."""
+    for ref, digest in block_refs(store, name).items():
+        for keyid in lapsed(store, name, digest):
+            raise Untrusted(
+                f"{name}: what its blocks hold is signed by {keyid[:12]}, which is revoked: {ref}",
+                hint=f"kvg context create {name} PATH… --key KEY signs it anew",
+            )
+
+
+def lapsed(store: Store, name: str, digest: Digest) -> tuple[str, ...]:
+    """The revoked keys, once trusted here, that placed the artifact in the context ``name``."""
+    found: dict[str, None] = {}
+    for item in judge(store, digest, what=name).opened:
+        if not item.revoked:
+            continue
+        raw = store.objects.read(item.envelope, what=name, limit=MAX_ENVELOPE_BYTES)
+        statement = parse_envelope_statement(parse_envelope(bytes(raw), what=name), digest, name)
+        said = statement.predicate if statement is not None else None
+        if isinstance(said, Provenance) and _whole_parts(name, said):
+            found.update(dict.fromkeys(item.revoked))
+    return tuple(found)
+
+
+def _whole_parts(name: str, said: Provenance) -> tuple[StoredPart, ...]:
+    """Where ``said`` places all that it is of in the context ``name``; else nothing."""
+    sources = said.source or ()
+    parts = tuple(_parts(name, sources))
+    return parts if len(parts) == len(sources) else ()
+
+
 def placements(store: Store, name: str, digest: Digest) -> tuple[tuple[StoredPart, ...], ...]:
     """What provenances that count say the artifact holds in context ``name``, the newest last.
 
@@ -222,10 +258,8 @@ def placements(store: Store, name: str, digest: Digest) -> tuple[tuple[StoredPar
     for item in judge(store, digest, what=name).opened:
         said = item.statement.predicate if item.statement is not None else None
         if isinstance(said, Provenance) and trusted.intersection(item.signers):
-            parts = tuple(_parts(name, said.source or ()))
-            if parts and len(parts) == len(said.source or ()):
-                found.append(parts)
-    return tuple(found)
+            found.append(_whole_parts(name, said))
+    return tuple(parts for parts in found if parts)
 
 
 def placed(name: str, parts: Iterable[Part]) -> tuple[StoredPart, ...]:
