@@ -89,7 +89,7 @@ def unnamed(store: Store, names: Sequence[str], path: Path) -> Iterator[Finding]
 
 def _lock_hint(store: Store, name: str) -> str:
     """What brings ``name`` into a lock file: those hold the store's own refs."""
-    if store.is_tracking(name):
+    if store.is_tracking(name) or store.ref(name) is None:
         return f"kvg tag OWN {name}, then kvg lock OWN"
     return f"kvg lock {name}"
 

@@ -137,6 +137,9 @@ def test_hints_for_refs_that_no_lock_file_names(alice: Person, bob: Person, shar
     locked(bob)
     (found, *_) = verify(bob.store, bob.settings, ("origin/demo",), lock=FILE)
     assert found.hint == "kvg tag OWN origin/demo, then kvg lock OWN"
+    digest_of_another = bob.deposit("another", range(40))
+    (found, *_) = verify(bob.store, bob.settings, (digest_of_another,), lock=FILE)
+    assert found.hint == f"kvg tag OWN {digest_of_another}, then kvg lock OWN"
     list(forget(bob.store, bob.settings, ["demo"]))
     (found, *_) = verify(bob.store, bob.settings, lock=FILE)
     assert digest[:13] in found.message and "kvg forget" in found.hint
