@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kvg import durable
 from kvg.digest import Digest, is_digest
-from kvg.errors import Corrupt, KvgError, NotFound
+from kvg.errors import Corrupt, NotFound
 from kvg.store.layout import check_no_link
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kvg.store.objects import ObjectFolder, PutResult
 
 FOLDER = "pending"
+_MOST_LINE_BYTES = 128
 
 
 class Pending:
@@ -175,9 +176,9 @@ def _is_dead(fd: int) -> bool:
 def _read(fd: int, path: Path) -> Iterator[Digest]:
     """The digests of one file; a last line that its writer has not finished is not one yet."""
     with os.fdopen(os.dup(fd), "rb") as file:
-        for line in file:
+        while line := file.readline(_MOST_LINE_BYTES):
             text = line.rstrip(b"\n").decode("ascii", "replace")
             if is_digest(text):
                 yield text
-            elif line.endswith(b"\n"):
-                raise KvgError(f"{path}: not a list of digests", hint="end its writer, then rerun")
+            elif line.endswith(b"\n") or len(line) == _MOST_LINE_BYTES:
+                raise Corrupt(f"{path}: not a list of digests", hint="end its writer, then rerun")

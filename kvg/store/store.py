@@ -17,7 +17,6 @@ from kvg.digest import Digest, raw_of, sha256_bytes, short
 from kvg.errors import (
     Corrupt,
     Incompatible,
-    KvgError,
     NotFound,
     Unreadable,
     Untrusted,
@@ -728,7 +727,8 @@ class Store:
     def _codec(self) -> int:
         codec = self.config.number(CODEC_KEY, 0)
         if codec not in (0, 1, 2):
-            raise KvgError(f"{CODEC_KEY} is {codec}", hint=f"kvg config set {CODEC_KEY} 0, 1 or 2")
+            hint = f"kvg config set {CODEC_KEY} 0, 1 or 2"
+            raise UsageError(f"{CODEC_KEY} is {codec}", hint=hint)
         return codec
 
     def _quota(self) -> int | None:

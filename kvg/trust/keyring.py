@@ -16,7 +16,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from kvg import durable
-from kvg.errors import Conflict, KvgError, NotFound, Untrusted, UsageError
+from kvg.errors import Conflict, Corrupt, KvgError, NotFound, Untrusted, UsageError
 from kvg.frozen import frozen
 from kvg.signing import keys as signing
 
@@ -381,5 +381,5 @@ def _read(path: Path) -> bytes:
     with durable.translated(path), open(path, "rb", opener=durable.plain) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise KvgError(f"{path}: too large for a public key")
+        raise Corrupt(f"{path}: too large for a key", hint="put back the file from a copy")
     return data

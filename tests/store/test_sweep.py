@@ -458,3 +458,17 @@ def test_a_long_log_is_folded_in_a_file_that_goes(
     store.set_ref("r20", made[1].digest)
     assert removed(store) > 0 and whole(store, made[1])
     assert [path.name for path in store.staging.iterdir()] == ["pending"]
+
+
+@pytest.mark.parametrize("line", [b"no digest\n", b"x" * 1000])
+def test_a_note_of_what_is_at_work_that_is_none_is_named(tmp_path: Path, line: bytes) -> None:
+    """Nothing is removed on it, and a line without an end is not read to it."""
+    store, _ = a.make_store(tmp_path)
+    with store.pending() as pending:
+        kept = pending.put(b"at work").digest
+        (path,) = (store.staging / "pending").iterdir()
+        with open(path, "ab") as file:
+            file.write(line)
+        with pytest.raises(Corrupt, match="not a list of digests"):
+            sweep(store)
+    assert store.objects.has(kept)
