@@ -6,15 +6,16 @@ module. Library code raises these and nothing else on bad input; it never prints
 
 from __future__ import annotations
 
-import re
-from typing import ClassVar, Final
-
-_LOGIN: Final = re.compile(r"(?<!\bs3)(?<!\bfile)://\S*@")
+from typing import ClassVar
 
 
 def without_login(text: str) -> str:
     """``text`` without what stands between the scheme of an address in it and its last ``@``."""
-    return _LOGIN.sub("://…@", text) if "://" in text else text
+    if "://" not in text or "@" not in text:
+        return text
+    import re
+
+    return re.sub(r"(?<!\bs3)(?<!\bfile)://\S*@", "://…@", text)
 
 
 class KvgError(Exception):
