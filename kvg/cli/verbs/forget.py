@@ -26,7 +26,8 @@ def forget(
     be removed by hand, and each kvg forget of the digest looks again until nothing is found.
     Damaged copies in lost-found go too. Where its manifest can't be read, nothing is proved, and
     that is told until nothing is left in the store that may be of it.
-    Copies elsewhere, and what the disk keeps of deleted files, are beyond it.
+    Copies elsewhere, what a session of the store has in memory until it is stopped, and what the
+    disk keeps of deleted files, are beyond it.
 
     With --remote the remote drops the refs that stand for it and every object only it uses there,
     and gets the tombstone. What can't be removed there (it can only be read, another publisher's
